@@ -12,6 +12,7 @@ from bot.authoring.selftest import RuleTest, tests_of
 from bot.render.markdown import block, cell, code, link, prose, table
 from kb.regex.pattern import SafePattern, compiled
 from kb.rulebase.rule import Pattern, Reference, RemediationStep, Rule, Rulebook, TableRow
+from kb.rulebase.texts import in_every_case
 
 INDEX = "README.md"
 ADVICE = "advice.md"
@@ -109,7 +110,7 @@ def _classes(rulebook: Rulebook) -> Iterator[list[str]]:
 
 def _advice(rulebook: Rulebook) -> str:
     """The table of advice: by fault class, then the rules and rows that know better than their class."""
-    classes = [[fault.id, fault.advice, cell(fault.because)] for fault in rulebook.faults.values()]
+    classes = [[fault.id, fault.advice, cell(in_every_case(fault.because))] for fault in rulebook.faults.values()]
     rules = [row for rule in rulebook.rules for row in _own_advice(rule)]
     lines = [
         f"{MARK} from rules/faults.yaml and the rule files; change those, not this page. -->",
@@ -125,10 +126,10 @@ def _advice(rulebook: Rulebook) -> str:
 
 def _own_advice(rule: Rule) -> Iterator[list[str]]:
     if rule.advice is not None:
-        yield [_link(rule), rule.advice, cell(rule.because or "")]
+        yield [_link(rule), rule.advice, cell(in_every_case(rule.because or ""))]
     for row in _rows(rule):
         if row.advice is not None:
-            yield [f"{_link(rule)}: {cell(row.title)}", row.advice, cell(row.because or "")]
+            yield [f"{_link(rule)}: {cell(row.title)}", row.advice, cell(in_every_case(row.because or ""))]
 
 
 def faults_of(rule: Rule) -> set[str]:
@@ -152,9 +153,9 @@ def _page(rule: Rule, rulebook: Rulebook, tests: Sequence[RuleTest]) -> str:
         f"{MARK} from rules/{rule.file}; change that, not this page. -->",
         f"# {prose(rule.title)}",
         "\n".join(table(["Rule", rule.id], _facts(rule, rulebook))),
-        *_section("Summary", [prose(rule.summary)]),
-        *_section("Cause", [prose(rule.cause)]),
-        *_section("Impact", [prose(rule.impact)]),
+        *_section("Summary", [prose(in_every_case(rule.summary))]),
+        *_section("Cause", [prose(in_every_case(rule.cause))]),
+        *_section("Impact", [prose(in_every_case(rule.impact))]),
         *_section("Remediation", _steps(rule.remediation, rulebook)),
         *_section("Variants", _table(rule, rulebook)),
         *_section("When it does not apply", [f"- {prose(item.reason)}" for item in rule.not_when], "\n"),
@@ -178,7 +179,7 @@ def _facts(rule: Rule, rulebook: Rulebook) -> Iterator[list[str]]:
     yield ["Severity", rule.severity]
     yield ["Status", rule.status + (f": {cell(rule.deprecated.reason)}" if rule.deprecated else "")]
     advice, because = (rule.advice, rule.because or "") if rule.advice else (fault.advice, fault.because)
-    yield ["Advice", advice + (f": {cell(because)}" if because else "")]
+    yield ["Advice", advice + (f": {cell(in_every_case(because))}" if because else "")]
     yield ["Family", rule.family]
     yield ["Owner", rule.owner or fault.owner or rulebook.owners.get(fault.domain, "none")]
 
@@ -189,14 +190,14 @@ def _steps(steps: Sequence[RemediationStep], rulebook: Rulebook) -> list[str]:
         word = rulebook.actions[item.action]
         grade = GRADES.get(item.grade, item.grade)
         lines = [
-            f"{number}. **{prose(word.title)}** ({grade}{f', {item.scope}' if item.scope else ''}): {prose(item.text)}"
+            f"{number}. **{prose(word.title)}** ({grade}{f', {item.scope}' if item.scope else ''}): {prose(in_every_case(item.text))}"
         ]
         if item.command:
-            lines.append(f"   Command: {code(item.command)}")
+            lines.append(f"   Command: {code(in_every_case(item.command))}")
         if item.verify:
-            lines.append(f"   Verify: {prose(item.verify)}")
+            lines.append(f"   Verify: {prose(in_every_case(item.verify))}")
         if item.escalate:
-            lines.append(f"   Escalate: {prose(item.escalate)}")
+            lines.append(f"   Escalate: {prose(in_every_case(item.escalate))}")
         found.append("\n\n".join(lines))
     return found
 

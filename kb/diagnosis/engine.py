@@ -4,38 +4,44 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import pairwise
 
 from kb.diagnosis.confidence import CALIBRATION, band
+from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, worded
+from kb.diagnosis.context.missing_evidence import missing_evidence
+from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.live_phase import while_running
 from kb.diagnosis.owner import owner
-from kb.diagnosis.place import BY_FRAMES, place_of
+from kb.diagnosis.place import place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.commands import filled
+from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress, without_moderate_slowing
+from kb.facts.circumstances import RunCircumstances
 from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.gpus import rank_count
 from kb.facts.history import History
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.scheduler_state import stop_reason
 from kb.facts.time_zone import time_zone
 from kb.facts.topology import Places
-from kb.model import Attempt, Gap, Phase, Structure, Verdict
+from kb.model import Attempt, Phase, Stage, Structure, Verdict
 from kb.parsers.logs.error_lines import message_of
 from kb.report import (
     WAITING,
     Diagnosis,
+    EvidenceItem,
     JobView,
     Progress,
     RemedyStep,
@@ -43,9 +49,9 @@ from kb.report import (
     Suspect,
     Versions,
     ranges,
-    spans,
 )
 from kb.rulebase.rule import Rulebook
+from kb.values import dataclass
 
 ENGINE = "1"
 DIAGNOSES = 8
@@ -63,10 +69,11 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     done = progress(facts)
     numbers = Numbering(facts)
     layout = JobLayout(facts, Places(facts), tuple(judged.findings))
-    diagnoses = tuple(
-        _diagnosis(rulebook, place, item, layout, numbers) for place, item in enumerate(ranked[:DIAGNOSES], 1)
-    )
     state = while_running(phase(verdict, ranked, facts, end), facts, ranked[0].best.rule if ranked else None)
+    run = RunCircumstances(facts, layout.places)
+    told = [_told(item, layout, numbers, run, state) for item in ranked[:DIAGNOSES]]
+    diagnoses = tuple(_diagnosis(rulebook, place, item, facts) for place, item in enumerate(told, 1))
+    ranked = [*(item.ranked for item in told), *ranked[DIAGNOSES:]]
     done = _ended_in(done, diagnoses, state)
     finished = state == "degraded" and (
         end.how == "completed" or (done.last_iteration is not None and done.last_iteration == done.total_iterations)
@@ -75,7 +82,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         done = replace(done, stage=None)  # the run is in none any more
     suspects = diagnoses[0].suspects if diagnoses else ()
     cost = price(facts)
-    run = RunFacts(
+    run_facts = RunFacts(
         done,
         cost,
         history or History(),
@@ -84,7 +91,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         stopped=stop_reason(end.scheduler),
         finished=finished,
     )
-    decision = decide(rulebook, ranked, suspects, run)
+    decision = decide(rulebook, ranked, suspects, run_facts)
     report = Report(
         id="",
         fingerprint=_fingerprint(verdict, ranked),
@@ -104,7 +111,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
             *judged.excepted,
             *(gap for stream in evidence.streams for gap in stream.gaps),
             *end_gaps(verdict, state, facts, end),
-            *_missing(verdict, evidence, facts),
+            *missing_evidence(verdict, evidence, facts, diagnoses, run),
         ),
         not_evaluated=judged.not_evaluated,
         hang=evidence.hang,
@@ -145,16 +152,60 @@ def identified(report: Report) -> Report:
     return replace(report, id=hashlib.sha256(repr(replace(report, id="")).encode()).hexdigest()[:16])
 
 
-def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout, numbers: Numbering) -> Diagnosis:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A ranked fault whose texts know its circumstances, with its quoted lines, suspects, stage and step."""
+
+    ranked: Ranked
+    quoted: tuple[EvidenceItem, ...]
+    suspects: tuple[Suspect, ...]
+    stage: Stage | None
+    iteration: int | None
+
+
+def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircumstances, state: Phase) -> _Told:
+    best, attempts = of_last_attempt(ranked.best, layout.facts)
+    if best is not ranked.best:
+        reasons = (*ranked.reasons, f"seen in the last of {attempts} attempts")
+        ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=reasons)
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
-    best = _named(ranked.best, suspects)
-    times = [(s.time, not s.timed) for s in best.signals if s.time is not None]
+    stage, step = place_of(ranked, layout.facts)
+    ranked = replace(ranked, findings=(_named(ranked.best, suspects), *ranked.findings[1:]))
+    asked = asked_for(ranked.best)
+    known = circumstances(asked, run, suspects, (stage, step), state)
+    known = {**known, **_first_place(ranked.best, layout.facts, asked)}
+    return _Told(worded(ranked, known), quoted, suspects, stage, step)
+
+
+def _first_place(best: Finding, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
+    """Return those words that are asked for of the first line of a finding: what it states, its log, process and frame."""
+    first = best.first
+    pid, told = first.resource.pid, first.kind in LAUNCHER_KINDS
+    found = {
+        "log": "" if told else facts.streams[first.stream].summary.ref.uri,
+        "pid": str(pid) if pid is not None else "",
+        "frame": own_frame(first, facts) if "frame" in asked else "",
+    }
+    if asked & OF_LINE:
+        from kb.diagnosis.context.line_words import of_line  # noqa: PLC0415 - few rules ask for what a line states
+
+        found |= of_line(first, asked)
+    if "loss" in asked or "last_loss" in asked:
+        from kb.diagnosis.context.losses import of_losses  # noqa: PLC0415 - only rules on the loss ask for it
+
+        found |= of_losses(first, facts)
+    return {name: value for name, value in found.items() if value}
+
+
+def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Diagnosis:
+    ranked = told.ranked
+    best = ranked.best
+    seen = [s for s in best.signals if s.timed or s.kind not in LAUNCHER_KINDS]  # launchers notice an end after it
+    times = [(s.time, not s.timed) for s in seen if s.time is not None]
     first, borrowed = min(times, default=(None, False))
     if borrowed and len(times) < len(best.signals):  # those without any time may be older
         first = None
-    stage, step = place_of(ranked, layout.facts)
-    job = layout.facts.evidence.job
     return Diagnosis(
         rank=place,
         fault=best.fault.id,
@@ -167,31 +218,36 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
         role=best.role,
         reasons=ranked.reasons,
         traits=ranked.traits,
-        suspects=suspects,
+        suspects=told.suspects,
         first_seen=first,
         first_seen_own=not borrowed,
-        stage=stage,
-        iteration=step,
-        evidence=quoted,
-        explains=explained(ranked.folded, layout.facts),
+        stage=told.stage,
+        iteration=told.iteration,
+        evidence=told.quoted,
+        explains=explained(ranked.folded, facts),
         remediation=tuple(
             RemedyStep(
-                item.action, item.grade, item.text, item.scope, filled(item.command, suspects, job.id), item.verify
+                item.action,
+                item.grade,
+                item.text,
+                item.scope,
+                filled(item.command, told.suspects, facts.evidence.job.id),
+                item.verify,
             )
             for item in best.steps()
         ),
-        cause=(best.row and best.row.cause) or best.rule.cause.strip(),
-        impact=(best.row and best.row.impact) or best.rule.impact.strip(),
+        cause=best.cause,
+        impact=best.impact,
         owner=owner(best, rulebook),
     )
 
 
 def _ended_in(done: Progress, diagnoses: Sequence[Diagnosis], state: Phase) -> Progress:
-    """Return the progress with the stage of the failure that ended the run, if its traceback names one."""
+    """Return the progress with the stage of the failure that ended the run, if it has one."""
     best = diagnoses[0] if diagnoses else None
     if best is None or state != "failed" or best.role != "root_cause" or best.iteration != done.last_iteration:
         return done
-    return replace(done, stage=best.stage) if best.stage in BY_FRAMES else done
+    return replace(done, stage=best.stage) if best.stage is not None else done
 
 
 def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
@@ -205,70 +261,6 @@ def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
     found = {"rank": first.rank, "node": first.node} if first else {}
     known = {name: str(value) for name, value in found.items() if value is not None}
     return replace(best, captures={**known, **best.captures})
-
-
-def _between(present: Sequence[int], size: int) -> str:
-    """Return the missing numbers below `size` as ranges. The result is bounded, however large `size` is."""
-    return spans((a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1)
-
-
-def _missing(verdict: Verdict, evidence: Evidence, facts: Facts) -> list[Gap]:
-    """Return gaps for missing evidence that would have helped."""
-    gaps = []
-    size = evidence.job.world_size
-    ranks = {stream.ref.resource.rank for stream in evidence.streams} - {None}
-    if size and ranks and len(ranks) < size:
-        absent = _between(sorted(rank for rank in ranks if rank is not None and rank < size), size)
-        gaps.append(
-            Gap("ranks_missing", "logs", f"no log of rank {absent}", rules_out="whether those ranks failed first")
-        )
-    if verdict == "insufficient_evidence" and not evidence.panels and _without_step_times(facts):
-        gaps.append(
-            Gap(
-                "step_times_unknown",
-                "logs",
-                "no times or durations were read from the lines of steps",
-                rules_out="whether a rank is slower than the others",
-            )
-        )
-    if not any(True for _ in facts.of_kind("kernel")):
-        gaps.append(
-            Gap(
-                "no_kernel_log",
-                "kernel",
-                "no kernel log was collected",
-                rules_out=f"{_kernel_only(evidence)} that only the kernel reports",
-            )
-        )
-    return gaps
-
-
-def _without_step_times(facts: Facts) -> bool:
-    """Whether several ranks log steps, and nothing read from their lines shows how long a step takes."""
-    ranks: set[int] = set()
-    for stream in facts.streams:
-        if stream.summary.ref.kind != "job":
-            continue
-        for point in stream.points:
-            if any(v is not None for v in (point.time, point.seconds, point.throughput, point.compute, point.data)):
-                return False
-            rank = point.rank if point.rank is not None else stream.summary.ref.resource.rank
-            if rank is not None:
-                ranks.add(rank)
-    return len(ranks) > 1
-
-
-def _kernel_only(evidence: Evidence) -> str:
-    """Name what is unknown without a kernel log, except what metrics already count."""
-    unknown = [
-        what
-        for what, metrics in (
-            ("Xid errors", {"xid", "xid_count"}),
-            ("out-of-memory kills", {"oom_kills", "container_ooms"}),
-        )
-        if not metrics & evidence.panels.keys()
-    ]
-    return " and ".join([", ".join(unknown), "link faults"] if unknown else ["link faults"])
 
 
 def _job(facts: Facts, gpus: int | None) -> JobView:

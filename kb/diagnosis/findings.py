@@ -58,28 +58,39 @@ class Finding:
         return all(_PYTHON_WARNING.search(signal.line) is not None for signal in self.signals)
 
     def fill(self, text: str) -> str:
-        """Fill the holes of a text: `{name}` or `{name|default}`. A clause `[? on {name}]` is dropped if its name is unknown."""
-        return fill(text, self.captures)
+        """Fill the holes of a text and drop its clauses that do not apply (kb.rulebase.texts)."""
+        return fill(text, self.captures).strip()
 
     @property
     def summary(self) -> str:
         """What was found, in one sentence: the row's words if it has any."""
         return self.fill(self.row.summary if self.row and self.row.summary else self.rule.summary)
 
+    @property
+    def cause(self) -> str:
+        """What causes such a fault, in the row's words if it has any."""
+        return self.fill((self.row and self.row.cause) or self.rule.cause)
+
+    @property
+    def impact(self) -> str:
+        """How such a fault affects this run, in the row's words if it has any."""
+        return self.fill((self.row and self.row.impact) or self.rule.impact)
+
     def steps(self) -> tuple[RemediationStep, ...]:
-        """Return the steps of the remedy that apply, with their texts filled in."""
+        """Return the steps of the remedy that apply, with their texts filled in; none whose text does not apply."""
         steps = self.row.remediation if self.row and self.row.remediation else self.rule.remediation
-        return tuple(
+        found = (
             replace(
                 item,
                 text=self.fill(item.text),
-                command=fill_command(item.command, self.captures) if item.command else None,
-                verify=self.fill(item.verify) if item.verify else None,
+                command=(fill_command(item.command, self.captures).strip() or None) if item.command else None,
+                verify=(self.fill(item.verify) or None) if item.verify else None,
                 escalate=self.fill(item.escalate) if item.escalate else None,
             )
             for item in steps
             if all(fits(regex, self.captures.get(name, "")) for name, regex in item.only.items())
         )
+        return tuple(item for item in found if item.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +279,7 @@ def _ranks(signals: Sequence[Signal]) -> frozenset[int]:
     return frozenset(signal.resource.rank for signal in signals if signal.resource.rank is not None)
 
 
-def _only(finding: Finding, signals: tuple[Signal, ...]) -> Finding | None:
+def reduced(finding: Finding, signals: tuple[Signal, ...]) -> Finding | None:
     """Return the finding reduced to some of its signals, which its texts and counts then cover; None if none is left."""
     if len(signals) == len(finding.signals):
         return finding
@@ -282,7 +293,7 @@ def _living(finding: Finding) -> Finding | None:
     """Drop signals after which the run continued, unless a run can survive the fault."""
     if finding.fault.outlives:
         return finding
-    return _only(finding, tuple(signal for signal in finding.signals if not signal.survived))
+    return reduced(finding, tuple(signal for signal in finding.signals if not signal.survived))
 
 
 def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
@@ -298,7 +309,7 @@ def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
             for s in finding.signals
             if not any(low <= s.offset < high or low <= s.span[0] < high for low, high in covered.get(s.stream, ()))
         )
-        left = _only(finding, free)
+        left = reduced(finding, free)
         if left is not None:
             kept.append(left)
     return kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked, precedes
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts
@@ -30,7 +31,7 @@ _LOADS = lazy_compile(
 )
 # The parts of a framework that are built before the first step: process groups, wrapped models, engines.
 _INITIALISES = lazy_compile(
-    r" in (?:init_process_group|init_distributed|initialize_model_parallel|init_device_mesh|initialize_megatron)$"
+    r" in (?:get_model|build_model|model_provider|setup_model_and_optimizer|init_process_group|init_distributed|initialize_model_parallel|init_device_mesh|initialize_megatron)$"
     r"|deepspeed/__init__\.py:\d{1,6} in initialize$"
     r"|(?:nn/parallel/distributed|fully_sharded_data_parallel|deepspeed/runtime/(?:pipe/)?engine)\.py:\d{1,6} in __init__$"
 )
@@ -40,7 +41,6 @@ _ACTIVITIES: tuple[tuple[re.Pattern[str], Stage], ...] = (
     (_LOADS, "checkpoint_load"),
     (_INITIALISES, "init"),
 )
-BY_FRAMES: frozenset[Stage] = frozenset(stage for _, stage in _ACTIVITIES)
 
 
 def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
@@ -63,6 +63,8 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
             stage = facts.end[0]  # a launcher reports something that happened before it stopped the other ranks
         elif first.kind in LAUNCHER_KINDS:
             stage = None
+    if stage == "launch" and own_frame(first, facts):
+        stage = "init"  # the program that was launched raised it
     return _by_frames(first, facts) or stage, _last_step(first, step, facts)
 
 
@@ -79,13 +81,24 @@ def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
     ]
     own = [item for item in near if structure_start(item) <= signal.offset < item.end]
     if not own:
-        return None
+        return _by_stack(signal, facts)
     linked = [item for item in near if item not in own and _is_linked(item)]
     for exception in (*own, *linked):
         for frame in reversed(str(exception.fields.get("frames") or "").splitlines()):
             for activity, stage in _ACTIVITIES:
                 if activity.search(frame):
                     return stage
+    return None
+
+
+def _by_stack(signal: Signal, facts: Facts) -> Stage | None:
+    """Return the stage of the innermost frame with a known activity in the stack of a thread that holds a line."""
+    for index, dump in facts.structures("stack_dump"):
+        if index == signal.stream and dump.offset <= signal.offset < dump.end:
+            for frame in str(dump.fields.get("frames") or "").splitlines():  # innermost first
+                for activity, stage in _ACTIVITIES:
+                    if activity.search(frame):
+                        return stage
     return None
 
 

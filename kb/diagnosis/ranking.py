@@ -31,6 +31,7 @@ STRUCTURE = 0.5  # of any kind, exceptions too
 _ENDS = frozenset({"killed", "segfault", "peer_failure"})  # what ends a process, and no slow or uneven run does
 INNER = 0.3  # the first exception of a chain
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})  # the platform or a person ended the run
+UNKNOWN_CAUSE = "unknown"  # id of the fault class for lines that report a failure without its cause
 NODE_LOST = "node_lost"  # id of the fault class for a node that is gone
 
 
@@ -183,7 +184,11 @@ def explains(cause: Finding, effect: Finding) -> bool:
         return False
     if effect.is_symptom and {cause.fault.id, effect.fault.id} <= STOPS:  # who sent the signal is known
         return True
-    wanted = (effect.fault.id, effect.rule.id)
+    wanted = {effect.fault.id, effect.rule.id}
+    if effect.is_symptom and effect.fault.id == UNKNOWN_CAUSE:  # a line of its rule that gives no cause
+        wanted.add(effect.rule.fault)
+        if cause.fault.id in wanted and not cause.is_symptom:
+            return True
     by_rule = () if cause.only_warned else cause.rule.explains
     return any(name in cause.fault.explains or name in by_rule for name in wanted)
 
@@ -208,14 +213,14 @@ def _proven_earlier(left: Signal, right: Signal, facts: Facts) -> bool:
         return False
     if left.stream != right.stream:
         return True
-    return _in_time(left, right) and chain_span(left, facts)[1] <= chain_span(right, facts)[0]
+    return _in_time(left, right, facts) and chain_span(left, facts)[1] <= chain_span(right, facts)[0]
 
 
-def _in_time(left: Signal, right: Signal) -> bool:
-    """Whether the times of two lines of one log do not contradict their order."""
-    if left.time is None or right.time is None:
-        return True
+def _in_time(left: Signal, right: Signal, facts: Facts) -> bool:
+    """Whether the order of two lines of one log is that of their events: several writers flush at different times."""
     same = _writer(left) == _writer(right) != (None, None, None)
+    if left.time is None or right.time is None:
+        return same or not facts.streams[left.stream].of_several_writers
     return left.time < right.time or (left.time == right.time and same)
 
 

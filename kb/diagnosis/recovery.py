@@ -171,10 +171,10 @@ def listed(best: Finding) -> tuple[Advice, str]:
     own = (best.row,) if best.row is not None and best.row.fault is not None else (best.row, best.rule)
     for part in own:
         if part is not None and part.advice is not None:
-            return part.advice, part.because or best.fault.title
+            return part.advice, best.fill(part.because or best.fault.title)
     if best.is_symptom and not best.fault.symptom:
         return "fix_first", _SYMPTOM
-    return best.fault.advice, best.fault.because or best.fault.title
+    return best.fault.advice, best.fill(best.fault.because or best.fault.title)
 
 
 def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...]:
@@ -307,12 +307,12 @@ def _without(ranked: Ranked, barred: Sequence[Exclusion], why: str, *, again: bo
     if barred:
         return "requeue_without", why
     if _explicit(ranked):
-        return "requeue_without", f"{why}; the lines found do not name the node. Find it before you restart"
+        return "requeue_without", f"{why}; the node is not known. Find it before you restart"
     if ranked.best.fault.outlives:
-        return "fix_first", f"{why}; the lines found do not name the node. Find it first"
+        return "fix_first", f"{why}; the node is not known. Find it first"
     if again:
-        return "resubmit", "An earlier attempt ended the same way, and the lines found do not name the node"
-    return "restart_in_place", "The lines found do not name the node; if the failure recurs, use other nodes"
+        return "resubmit", "An earlier attempt ended the same way, and the node is not known"
+    return "restart_in_place", "The node is not known; if the failure recurs, use other nodes"
 
 
 def _options(barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tuple[Option, ...]:

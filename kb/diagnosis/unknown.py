@@ -194,7 +194,7 @@ def _rule(found: Unexplained, known: Mapping[str, str]) -> Rule:
         severity="high",
         summary="{summary}",
         cause="No rule knows this failure. The quoted lines report trouble.",
-        impact="The process ended or stopped working; the other ranks lost it.",
+        impact="The process ended or stopped working[if peers:; the other ranks lost it].",
         patterns=(),
         when=Name(""),
         remediation=tuple(steps(known)),

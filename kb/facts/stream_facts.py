@@ -26,6 +26,7 @@ _TROUBLE = lazy_compile(
 )
 _STARTS = frozenset({"launch", "init", "data_load", "checkpoint_load", "iterating"})  # stages that a start goes through
 _LAUNCHERS = frozenset({"elastic_exit", "elastic_failure"})  # structures of a launcher that may start its workers again
+_STARTED_SEVERAL = frozenset({"elastic_exit", "elastic_failure", "launcher_exit"})  # a launcher's word about processes
 _START_LINE = 16  # characters, without time and prefixes; a shorter line may be printed at any time
 _START_LINES = 2  # lines of the start that another start repeats
 _SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
@@ -189,6 +190,15 @@ class StreamFacts:
     def raiser(self, offset: int) -> Resource | None:
         """Return the process whose exception's own line is at an offset; None if there is none, or its rank is unknown."""
         return self._raisers.get(offset)
+
+    @cached_property
+    def of_several_writers(self) -> bool:
+        """Whether several processes wrote this log, so that the order of two lines need not be that of their events."""
+        if self.summary.ref.resource.rank is not None:
+            return False
+        launched = any(item.kind in _STARTED_SEVERAL for item in self.summary.structures)
+        spoken = {item.resource.rank for item in self.summary.structures} | {point.rank for point in self.points}
+        return launched or len(spoken - {None}) > 1
 
     def in_traceback(self, offset: int) -> bool:
         """Whether a line is inside a traceback or is its last."""

@@ -16,8 +16,9 @@ from kb.regex.hazards import exponential_parts
 from kb.regex.pattern import compiled
 from kb.regex.re_tree import parsed, strictly_parsed
 from kb.rulebase import patterns
+from kb.rulebase.circumstances import CIRCUMSTANCES
 from kb.rulebase.rule import Condition, Past
-from kb.rulebase.texts import HOLE
+from kb.rulebase.texts import HOLE, conditions, requirements_of
 from kb.rulebase.yaml_nodes import Node, nearest
 from kb.values import dataclass
 
@@ -86,6 +87,7 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
     "growth": ("a_step", "window"),
     "off_schedule": ("steps",),
 }  # of kb.metrics.change_points, with the parameters of each
+PROSE = ("summary", "cause", "impact", "because")
 FILLED = ("text", "command", "verify", "escalate")
 
 
@@ -271,24 +273,43 @@ def _unknown_key(node: Node | None, name: str, what: str, known: Collection[str]
 
 
 def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Fault]:
-    """Yield faults in the holes and actions of a rule or row."""
-    texts = [part.get("summary")]
+    """Yield faults in the holes, conditions and actions of a rule or row."""
+    texts = [part.get(key) for key in PROSE]
+    known = {*captured, *CIRCUMSTANCES}
     remediation = part.get("remediation")
     for step in remediation.parts() if remediation is not None else ():
         yield from _unknown_name(step.get("action"), words.actions, "action")
         texts += [step.get(key) for key in FILLED]
         for name, regex in _items(step, "only"):
-            if name not in captured:
-                yield _unknown_key(step.get("only"), name, "captured name", captured)
+            if name not in known:
+                yield _unknown_key(step.get("only"), name, "captured name", known)
             yield from check_regex(regex)
     for node in texts:
-        for hole in HOLE.finditer(_word(node)[:MAX_TEXT]):
-            if node is not None and hole[1] not in captured:
+        if node is None:
+            continue
+        text = _word(node)[:MAX_TEXT]
+        for message in unknown_conditions(text, captured):
+            yield node.fault(message, "names of captures, and of circumstances: " + ", ".join(CIRCUMSTANCES))
+        for hole in HOLE.finditer(text):
+            if hole[1] not in known:
                 hint = (
-                    nearest(hole[1], captured)
+                    nearest(hole[1], known)
                     or "a hole is the name of a capture, or one of rank, node, iteration, stage, gpu"
                 )
                 yield node.fault(f"nothing captures {{{hole[1][:40]}}}", hint)
+
+
+def unknown_conditions(text: str, captured: Collection[str]) -> Iterator[str]:
+    """Yield what is wrong with the conditions of a text: a name or a value that does not exist, or one that is cut."""
+    if text.count("[if ") != sum(1 for _ in conditions(text)):
+        yield "a condition is written [if name=value: text], without brackets inside"
+    for condition in conditions(text):
+        for name, _, values in requirements_of(condition):
+            known = CIRCUMSTANCES.get(name)
+            if name not in captured and known is None:
+                yield f"no capture or circumstance {name[:40]!r}"
+            elif name not in captured and known and not set(values) <= set(known):
+                yield f"{name} is one of {', '.join(known)}"
 
 
 def _rows_of_patterns(node: Node, table: Node) -> Iterator[Fault]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kb.errors import Fault
 from kb.regex.hazards import hazards
-from kb.rulebase.checks import FILLED, slow_regex, unsafe_regex, wrong_regex
+from kb.rulebase.checks import FILLED, PROSE, slow_regex, unsafe_regex, wrong_regex
 from kb.rulebase.condition_parts import names
 from kb.rulebase.patterns import literal_regex
 from kb.rulebase.rule import Pattern, Rule, Rulebook, TableRow
@@ -99,7 +99,7 @@ def _holes(rule: Rule, places: Positions) -> Iterator[Fault]:
     if table and table.default:
         parts["table.default."] = table.default
     for path, part in parts.items():
-        texts = {"summary": part.summary or ""}
+        texts = {name: getattr(part, name) or "" for name in PROSE}
         for number, item in enumerate(part.remediation):
             texts |= {f"remediation.{number}.{name}": getattr(item, name) or "" for name in FILLED}
         for name, text in texts.items():

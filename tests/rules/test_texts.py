@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 
 from bot.rulebase.loader import knowledge
+from kb.rulebase.checks import unknown_conditions
+from kb.rulebase.circumstances import CIRCUMSTANCES
 from kb.rulebase.rule import Rule, TableRow
-from kb.rulebase.texts import HOLE, fill
+from kb.rulebase.texts import HOLE, conditions, fill, in_every_case, requirements_of
 
 BOOK = knowledge().rulebook
 PLACES = ("rank", "node", "gpu")
@@ -34,6 +36,16 @@ def sentences(rule: Rule) -> Iterator[str]:
         yield from filter(
             None, [part.summary, *(text for step in part.remediation for text in (step.text, step.verify))]
         )
+
+
+def circumstances(text: str) -> Iterator[dict[str, str]]:
+    """Every state of a run that the conditions of a text tell apart: each value that they name, and that it is unknown."""
+    values: dict[str, set[str]] = {}
+    for condition in conditions(text):
+        for name, _, given in requirements_of(condition):
+            values.setdefault(name, {""}).update(given or CIRCUMSTANCES.get(name) or ("word",))
+    for chosen in product(*(sorted(given) for given in values.values())):
+        yield {name: value for name, value in zip(values, chosen, strict=True) if value}
 
 
 def known_parts(text: str, always: str | None) -> Iterator[dict[str, str]]:
@@ -62,6 +74,38 @@ def test_no_text_has_a_hole_whatever_is_known() -> None:
     assert not broken, "\n".join(broken)
 
 
+def test_a_condition_leaves_no_gap_and_no_sentence_without_its_beginning() -> None:
+    """Whatever holds in a run, its texts are whole sentences, or a step is left out with all of its text."""
+    broken = []
+    for rule in BOOK.rules:
+        for part in parts(rule):
+            texts = [part.summary, part.cause, part.impact, part.because, *(step.text for step in part.remediation)]
+            for text in filter(None, texts):
+                for words in circumstances(text):
+                    filled = fill(text, words).strip()
+                    if filled and (re.search(r"[\[\]]|  | [.,;:)](?:\s|$)|[,;:]\.|\.\.|^[;,.]", filled)):
+                        broken.append(f"{rule.id} {words}: {filled}")
+    assert not broken, "\n".join(broken)
+
+
+def test_no_impact_assumes_other_processes_or_a_checkpoint() -> None:
+    """Where nothing is known of the run. What waits in a collective does have peers."""
+    assumed = re.compile(r"\b(?:its|the) peers\b|\bother ranks\b|\bthe last (?:complete )?checkpoint\b")
+    families = {"nccl", "hang", "rendezvous"}
+    found = []
+    for rule in BOOK.rules:
+        for part in parts(rule) if rule.family not in families else ():
+            steps = [step.text for step in part.remediation if not step.only]
+            found += [rule.id for text in (part.impact, part.because) if text and assumed.search(fill(text, {}))]
+            found += [rule.id for text in steps if re.search(r"from the last \w*\s?checkpoint", fill(text, {}))]
+    assert not found
+
+
+def test_the_reasons_of_classes_name_known_circumstances() -> None:
+    """A misspelt condition would never hold."""
+    assert not [message for fault in BOOK.faults.values() for message in unknown_conditions(fault.because, ())]
+
+
 def test_commands_name_a_placeholder_for_what_is_unknown() -> None:
     """A command can be typed in once its <placeholders> are replaced: no hole is left in it."""
     commands = [
@@ -80,7 +124,7 @@ def test_commands_name_a_placeholder_for_what_is_unknown() -> None:
 def test_every_class_has_advice_with_a_reason() -> None:
     """The reason is a separate sentence, shown below the advice."""
     for fault in BOOK.faults.values():
-        assert fault.because[:1].isupper(), fault.id
+        assert in_every_case(fault.because)[:1].isupper(), fault.id
         assert not fault.because.endswith("."), fault.id
 
 

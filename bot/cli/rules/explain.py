@@ -9,7 +9,7 @@ from bot.authoring.docs import GRADES, ROLES, extract, faults_of
 from bot.authoring.selftest import tests_of
 from bot.render.text_page import OutputLine, Reading, TextPage
 from kb.rulebase.rule import RemediationStep, Rule, Rulebook
-from kb.rulebase.texts import fill
+from kb.rulebase.texts import fill, in_every_case
 
 EXAMPLES = 2
 LINES = 4  # of an example
@@ -30,9 +30,9 @@ def explained(rule: Rule, rulebook: Rulebook, folder: Path, width: int) -> Seque
     page.text(f"{rule.id}: {rule.title}", "title")
     page.text(", ".join(_traits(rule)), "quiet")
     page.gap()
-    page.text(fill(rule.summary, _Holes()))
-    _section(page, "Cause", fill(rule.cause, _Holes()))
-    _section(page, "Impact", fill(rule.impact, _Holes()))
+    page.text(_shown(rule.summary))
+    _section(page, "Cause", _shown(rule.cause))
+    _section(page, "Impact", _shown(rule.impact))
     _steps(page, rule.remediation, rulebook)
     if rule.table is not None:
         rows = [row.title for row in rule.table.rows.values() if not row.ignore]
@@ -46,6 +46,11 @@ def explained(rule: Rule, rulebook: Rulebook, folder: Path, width: int) -> Seque
     page.gap()
     page.text(f"The rule itself: `signalbox rules show {rule.id} --source` ({rule.file}).", "quiet")
     return page.lines
+
+
+def _shown(text: str) -> str:
+    """Return a text with all its clauses, and each hole as a word to replace."""
+    return fill(in_every_case(text), _Holes())
 
 
 def _traits(rule: Rule) -> Iterator[str]:
@@ -79,11 +84,11 @@ def _steps(page: TextPage, steps: Sequence[RemediationStep], rulebook: Rulebook)
     page.text("What to do", "title")
     for number, step in enumerate(steps, 1):
         action, grade = rulebook.actions[step.action].title, GRADES.get(step.grade, step.grade)
-        page.text(f"{number}. {action} ({grade}): {fill(step.text, _Holes())}", indent=2, hang=3)
-        for line in fill(step.command or "", _Holes()).splitlines():
+        page.text(f"{number}. {action} ({grade}): {_shown(step.text)}", indent=2, hang=3)
+        for line in _shown(step.command or "").splitlines():
             page.lines.append(OutputLine(f"     $ {line}"))  # never wrapped: it is copied
         if step.verify:
-            page.text(f"Check: {fill(step.verify, _Holes())}", indent=5)
+            page.text(f"Check: {_shown(step.verify)}", indent=5)
 
 
 def _examples(page: TextPage, rule: Rule, folder: Path) -> None:

@@ -65,9 +65,9 @@ def hardware_suspects(
         beside = {other.place.rank for other in speaking.get(node, ())} - {None} if node is not None else set()
         if rank is None and len(beside) == 1:
             (rank,) = beside
-        why = "reported by the kernel or a check on its node"
+        why = "reported by a check on its node" if suspect_claim.checked else "reported by the kernel of its node"
         if beside:
-            why = "reported by the kernel or a check on its node, and by its own process"
+            why = f"{why}, and by its own process"
         found.setdefault(
             (node, rank), to_suspect(replace(suspect_claim, place=replace(suspect_claim.place, rank=rank)), why)
         )

@@ -63,7 +63,7 @@ class EvidenceWeight(IntEnum):
 class SuspectClaim:
     """One signal as evidence against a place.
 
-    `pci`: the GPU that it names; `teller`: who reports it, if that is another.
+    `pci`: the GPU that it names; `teller`: who reports it, if that is another; `checked`: a check on the node does.
     """
 
     weight: EvidenceWeight
@@ -72,6 +72,7 @@ class SuspectClaim:
     pci: str = ""
     teller: Place | None = None
     peer: bool = False
+    checked: bool = False
 
 
 # Claims
@@ -85,7 +86,8 @@ def claims_of(finding: Finding, places: Places, facts: Facts) -> Iterator[Suspec
         speaker = places.place(signal.stream, signal.resource)
         weight = _weight_of(finding, signal, facts)
         if weight is EvidenceWeight.HARDWARE:
-            yield _hardware_claim(signal, speaker, places)
+            checked = facts.streams[signal.stream].summary.ref.kind == "health" and not _KERNEL.search(signal.line)
+            yield replace(_hardware_claim(signal, speaker, places), checked=checked)
         elif late := _ranks_named(signal, places):
             yield from (SuspectClaim(EvidenceWeight.TOLD, place, signal) for place in late)
         else:

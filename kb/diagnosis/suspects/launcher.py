@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from kb.diagnosis.findings import Finding
+from kb.diagnosis.findings import Finding, reduced
 from kb.diagnosis.suspects.accused import ALL_ALIKE
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import SEVERAL, JobLayout
 from kb.diagnosis.suspects.ranking import whole_job, with_scores
 from kb.facts.job_facts import Facts
+from kb.facts.stream_facts import structure_start
 from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 from kb.report import EvidenceItem, Suspect
@@ -19,6 +20,8 @@ EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
     "killed": frozenset({"SIGKILL"}),
     "segfault": frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"}),
 }
+MANY = 4  # tracebacks of one error, from which on one process alone did not write them
+_LAUNCHING = lazy_compile(r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d")
 _DEVICE = lazy_compile(r"\bGPU (\d{1,2})(?:;| has a total capacity)")  # as an allocation that failed names its device
 
 
@@ -28,18 +31,61 @@ _DEVICE = lazy_compile(r"\bGPU (\d{1,2})(?:;| has a total capacity)")  # as an a
 def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
     """Return suspects from the launchers' failure blocks that agree with how the decisive line ends."""
     places = layout.places
-    items = [item for _, item in layout.facts.structures("elastic_failure") if _ends_like(item, best)]
+    blocks = [] if _of_launcher(best, layout.facts) else layout.facts.structures("elastic_failure")
+    items = [item for _, item in blocks if _ends_like(item, best)]
     if why := next(_of_all(best, items, layout), ""):
         return whole_job(quoted, why)
-    items = [item for item in items if item.fields.get("root") == "yes"]
-    items.sort(key=lambda item: (str(item.fields.get("time") or "~"), item.offset))
+    roots = [(index, item) for index, item in blocks if _ends_like(item, best) and item.fields.get("root") == "yes"]
+    roots.sort(key=lambda root: (str(root[1].fields.get("time") or "~"), root[1].offset))
+    why = "first to fail according to the launcher"
+    if (attempts := _attempts(roots)) > 1:
+        why, roots = f"{why} in the last of {attempts} attempts", roots[-1:]
     found: dict[int, Suspect] = {}
-    for item in items[:SUSPECTS]:
+    for _, item in roots[:SUSPECTS]:
         number = item.fields.get("rank")
         if isinstance(number, int) and number >= 0:
             host = places.node(str(item.fields.get("host") or "") or None) or places.node_of(number)
-            found.setdefault(number, Suspect("rank", host, number, why="first to fail according to the launcher"))
+            found.setdefault(number, Suspect("rank", host, number, why=why))
     return with_scores(found.values())
+
+
+def _shared(best: Finding, findings: Sequence[Finding]) -> bool:
+    """Whether the processes that ended can have shown the failure: none does if they show another one more often."""
+    others = (item for item in findings if item.fault.id != best.fault.id and not item.is_symptom)
+    return best.fault.id in EXIT_SIGNALS or all(_lines(item) <= _lines(best) for item in others)
+
+
+def _lines(finding: Finding) -> int:
+    return len({(signal.stream, signal.offset) for signal in finding.signals})
+
+
+def of_last_attempt(best: Finding, facts: Facts) -> tuple[Finding, int]:
+    """Return a finding as the last attempt of the job shows it, and the number of attempts that a launcher reports."""
+    roots = [(index, item) for index, item in facts.structures("elastic_failure") if item.fields.get("root") == "yes"]
+    attempts = _attempts(roots)
+    if attempts == 1:
+        return best, 1
+    *_, (before, previous), (stream, _) = sorted(roots, key=lambda root: str(root[1].fields.get("time") or ""))
+    start = previous.end if before == stream else 0
+    own = tuple(item for item in best.signals if item.stream == stream and item.offset >= start)
+    return (reduced(best, own) or best), attempts
+
+
+def _attempts(roots: Sequence[tuple[int, Structure]]) -> int:
+    """Return the number of attempts of one launcher: the same host reports a first failure each time, at another time."""
+    hosts = {str(item.fields.get("host") or "") for _, item in roots}
+    times = {str(item.fields.get("time") or "") for _, item in roots} - {""}
+    return len(times) if len(hosts) == 1 and len(times) == len(roots) else 1
+
+
+def _of_launcher(best: Finding, facts: Facts) -> bool:
+    """Whether a launcher raised the failure itself, so that the ends of its workers say nothing about it."""
+    return any(
+        structure_start(exception) <= signal.offset < exception.end
+        and _LAUNCHING.search(str(exception.fields.get("frames") or ""))
+        for signal in best.signals
+        for exception in facts.streams[signal.stream].exceptions
+    )
 
 
 def _devices(best: Finding) -> int:
@@ -59,6 +105,8 @@ def _of_all(best: Finding, items: Sequence[Structure], layout: JobLayout) -> Ite
     places, world = layout.places, layout.places.least_world
     ranks = {rank for item in items if isinstance(rank := item.fields.get("rank"), int)}
     raised = best.first.kind == "exception"
+    if not _shared(best, layout.findings):
+        items, ranks = [], set()  # what ended the others is not shown
     if several := _of_several_launchers(items, layout.facts):
         yield several
     if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * world:
@@ -71,6 +119,9 @@ def _of_all(best: Finding, items: Sequence[Structure], layout: JobLayout) -> Ite
         yield f"its lines name {devices} GPUs"
     if shown := _in_most_logs(best, layout.facts):
         yield shown
+    in_traceback = layout.facts.streams[best.first.stream].in_traceback(best.first.offset)
+    if in_traceback and _lines(best) >= MANY and len(items) == 1:
+        yield f"raised {best.count} times; the launcher lists one process"
 
 
 def _of_several_launchers(items: Sequence[Structure], facts: Facts) -> str:
@@ -111,4 +162,6 @@ def _ends_like(structure: Structure, best: Finding) -> bool:
         return False
     if wanted is not None and (best.first.kind != "exception" or signal):
         return signal in wanted
+    if best.first.kind == "exception" and structure.fields.get("exitcode") not in (1, None):
+        return False  # an exception that nothing catches ends Python with status 1
     return not signal or best.first.kind != "exception"

@@ -40,9 +40,15 @@ def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
     ]
     leading = rest = "own lines show it"
     if len(found) == 1:
-        leading = "the only one to report it"
+        leading = "the only one to report it in these logs"
     elif found and _leads(found[0], claims):
         leading, rest = "first to report it", "reported it later"
+    elif (
+        len({claim.signal.stream for claim in claims}) == 1
+        and len(found) > 1
+        and not any(c.signal.timed for c in claims)
+    ):
+        leading, rest = "first in the log", "later in the log"  # which need not be the order of the events
     return with_scores(to_suspect(item, leading if at == 0 else rest) for at, item in enumerate(found))
 
 
@@ -56,16 +62,14 @@ def _leads(first: SuspectClaim, claims: Sequence[SuspectClaim]) -> bool:
 
 
 def _before(left: Signal, right: Signal) -> bool:
-    """Whether a line was written before another one; not known of separate logs without times.
+    """Whether a line was written before another one; not known without times.
 
     A borrowed time is that of an earlier line: the line itself may be later.
     """
-    if left.stream == right.stream and not (left.timed and right.timed):
-        return left.offset < right.offset
-    if left.time is None or right.time is None:
-        return left.stream == right.stream and left.offset < right.offset
+    if left.time is None or right.time is None or (left.stream == right.stream and not (left.timed and right.timed)):
+        return False  # several processes write one log as their buffers happen to be flushed
     if left.stream == right.stream:
-        return left.time <= right.time
+        return left.time <= right.time and (left.time < right.time or left.offset < right.offset)
     return left.timed and left.time + CLOCK_SKEW < right.time
 
 

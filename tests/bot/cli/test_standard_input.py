@@ -100,7 +100,7 @@ def test_broken_compression_is_a_gap_of_stdin(signalbox, spooling):
     ran = diagnose(signalbox, spooling, packed[: len(packed) * 3 // 4], "--json", "--no-store", "--logs", "-")
 
     assert (ran.status, ran.codes) == (0, {"broken_compression"})
-    assert {gap["source"] for gap in ran.report["gaps"]} == {"stdin", "kernel"}
+    assert {gap["source"] for gap in ran.report["gaps"]} == {"stdin"}
     assert ran.report["diagnoses"][0]["fault"] == "disk_full"
 
 

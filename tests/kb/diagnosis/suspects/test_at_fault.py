@@ -119,7 +119,7 @@ def test_a_nodes_kernel_goes_before_the_peers_that_complain() -> None:
     found = suspects_of(*logs, (ref("dmesg-cn-a2.log", node="cn-a2", kind="kernel"), kernel), job=job(4, 1))
 
     assert names(found) == [("node", "cn-a2", None)]
-    assert found[0].why == "reported by the kernel or a check on its node"
+    assert found[0].why == "reported by the kernel of its node"
 
 
 def test_that_kernel_and_process_agree_is_reported() -> None:
@@ -130,7 +130,7 @@ def test_that_kernel_and_process_agree_is_reported() -> None:
     (first,) = suspects_of((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), own, job=job(2, 4))
 
     assert (first.kind, first.node, first.rank) == ("rank", "cn-a2", 5)
-    assert first.why == "reported by the kernel or a check on its node, and by its own process"
+    assert first.why == "reported by the kernel of its node, and by its own process"
 
 
 def test_what_a_kernel_reported_long_before_is_old_news() -> None:
@@ -621,13 +621,13 @@ def test_who_reports_first_in_separate_logs_is_only_known_by_the_clock(times, le
     assert [item.why for item in suspects_of(*both, *logs)] == [leading, rest]
 
 
-def test_who_reports_first_in_one_log_is_known_by_its_lines() -> None:
-    """Two of eight ranks raise in the log of the job, without times."""
+def test_without_times_the_order_in_a_log_is_called_just_that() -> None:
+    """Two of eight ranks raise in the log of the job: their buffers may have been flushed in another order."""
     text = "".join(f"[rank{n}]: {line}\n" for n in (6, 1) for line in KEY.splitlines())
 
     found = suspects_of("[rank7]: ready\n" + text, job=Job(world_size=8))
 
-    assert [(item.rank, item.why) for item in found] == [(6, "first to report it"), (1, "reported it later")]
+    assert [(item.rank, item.why) for item in found] == [(6, "first in the log"), (1, "later in the log")]
 
 
 def test_a_survivor_of_a_process_that_died_is_no_suspect() -> None:

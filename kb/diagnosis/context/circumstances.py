@@ -1,0 +1,60 @@
+"""The circumstances of a finding, in words for the conditions of its texts: those of the run, and where it strikes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from kb.diagnosis.findings import Finding
+from kb.diagnosis.ranking import Ranked
+from kb.facts.circumstances import RunCircumstances
+from kb.model import Phase
+from kb.report import Suspect
+from kb.rulebase.texts import names_in
+
+OF_LINE = frozenset(
+    {"to_host", "to_port", "path", "worker_ip", "worker_pid", "connection", "memory", "unused", "foreign"}
+)  # of what the decisive line states (kb.diagnosis.context.line_words)
+
+
+def asked_for(best: Finding) -> frozenset[str]:
+    """Return the names that the texts of a finding depend on."""
+    parts = [part for part in (best.row, best.rule, best.fault) if part is not None]
+    texts = [getattr(part, name, None) for part in parts for name in ("summary", "cause", "impact", "because")]
+    names = set[str]()
+    for part in parts:
+        for step in getattr(part, "remediation", ()):
+            texts += [step.text, step.command, step.verify, step.escalate]
+            names.update(step.only)
+    for text in filter(None, texts):
+        names.update(names_in(text))
+    return frozenset(names)
+
+
+def circumstances(
+    asked: Collection[str],
+    run: RunCircumstances,
+    suspects: Sequence[Suspect],
+    place: tuple[str | None, int | None],
+    phase: Phase,
+) -> Mapping[str, str]:
+    """Return what is known of those circumstances of a finding that are asked for, by name (kb.rulebase.circumstances).
+
+    `run`: those of the run; `place`: stage and step. `peers`: the job has other processes, which do not fail in the same
+    way. `first_step`: "before" if the run logs steps, and none came before the finding.
+    """
+    found = {name: run.get(name) for name in asked}
+    stage, step = place
+    if "peers" in asked and not (suspects and suspects[0].kind == "job"):
+        found["peers"] = "yes" if run.get("processes") == "several" else ""
+    if "first_step" in asked:
+        found["first_step"] = "before" if run.get("steps") == "some" and step is None else ""
+    found |= {"stage": stage or "", "phase": phase}
+    return {name: value for name, value in found.items() if value}
+
+
+def worded(ranked: Ranked, known: Mapping[str, str]) -> Ranked:
+    """Return a fault whose texts know its circumstances. A captured word with the same name counts more, except a stage."""
+    best = ranked.best
+    own = {name: value for name, value in best.captures.items() if name != "stage" or "stage" not in known}
+    return replace(ranked, findings=(replace(best, captures={**known, **own}), *ranked.findings[1:]))

@@ -1,0 +1,89 @@
+"""Words of the decisive line that texts use whatever its rule: the other end of a connection, how it failed, a path, memory.
+
+Captures of the rule count more. Nothing is read that the line does not state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+from kb.facts.signals import Signal
+from kb.regex.lazy import lazy_compile
+
+_END = lazy_compile(
+    r"\((?P<host>[\w.-]{1,120}), (?P<port>\d{2,5})\)|\bto (?:address |host |bind to )?\[?(?P<host2>[\w.:-]{1,80}?)\]?:(?P<port2>\d{2,5})\b"
+    r"|\bhost=[\"'](?P<host3>[\w.-]{1,120})[\"'], port=(?P<port3>\d{2,5})"
+)
+_PORT = lazy_compile(r"\bport[\"'=:\[( ]{1,4}(\d{2,5})\b")
+_ANY_HOST = frozenset({"::", "0.0.0.0", "*"})  # noqa: S104 - compared, not bound to
+_WORKER_IP = lazy_compile(r"\b(?:Worker IP address|ip)[:=] ?((?:\d{1,3}\.){3}\d{1,3})")
+_WORKER_PID = lazy_compile(r"\b(?:Worker PID|pid)[:=] ?(\d{1,9})\b")
+_PATH = lazy_compile(r"[\"'](/[^\"'\n]{1,300})[\"']")
+_WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
+_CONNECTION = lazy_compile(
+    r"(?i)(?P<name>name resolution|name or service not known|getaddrinfo|nodename nor servname|could not translate host)"
+    r"|(?P<no_route>\[Errno (?:101|113)\]|network is unreachable|no route to host)"
+    r"|(?P<refused>\[Errno 111\]|connection refused)|(?P<timed_out>\[Errno 110\]|timed? ?out)|(?P<tls>\bssl|sslerror|certificate)"
+    r"|(?P<broken>reset by peer|connection aborted|remote ?disconnected|incomplete ?read|broken pipe|eof occurred|closed connection)"
+)
+_SIZE = r"[\d.]{1,9} ?[KMGT]i?B"
+_MEMORY = lazy_compile(
+    rf"[Tt]ried to allocate (?P<asked>{_SIZE})|(?P<size>{_SIZE}) total capacity|total capac[a-z]{{0,3}} of (?P<size2>{_SIZE})"
+    rf"|(?P<free>{_SIZE}) (?:is )?free|[Pp]rocess (?:\d{{1,9}} )?has (?P<used>{_SIZE}) memory in use"
+    rf"|(?P<unused>{_SIZE}) is reserved by PyTorch but unallocated"
+)
+_UNITS = {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
+_OTHERS = 1.0  # GiB that the driver and the context of a process may hold besides what it reports
+
+
+def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
+    """Return those of the words that are asked for and that the line or the message of a signal states, by name."""
+    text = f"{first.line}\n{first.captures.get('message', '')}"[:4000]
+    found: dict[str, str] = {}
+    if asked & {"to_host", "to_port"}:
+        found["to_host"], found["to_port"] = _end(text)
+    for name, shown in (("path", _PATH), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID)):
+        if name in asked and (stated := shown.findall(first.line) or shown.findall(text)):
+            found[name] = stated[-1] if name == "path" else stated[0]  # of a copy, the target
+    if "connection" in asked:
+        stated_ways = {match.lastgroup for match in _CONNECTION.finditer(text)}
+        found["connection"] = next((way for way in _WAYS if way in stated_ways), "")
+    if asked & {"memory", "unused", "foreign"}:
+        found |= _memory(text)
+    return found
+
+
+def _end(text: str) -> tuple[str, str]:
+    found = _END.search(text)
+    if found is not None:
+        host, end = (part for part in found.groups() if part)
+        return "" if host in _ANY_HOST else host, end
+    port = _PORT.search(text)
+    return "", port[1] if port else ""
+
+
+def _memory(text: str) -> Mapping[str, str]:
+    """Return what a message about device memory shows: "fragmented", "others" (processes), or "full" of this process."""
+    sizes: dict[str, float] = {}
+    for found in _MEMORY.finditer(text):
+        for name, value in found.groupdict().items():
+            if value and (gib := _gib(value)) is not None:
+                sizes.setdefault(name.rstrip("2"), gib)
+    asked, size, free, used, unused = (sizes.get(name) for name in ("asked", "size", "free", "used", "unused"))
+    if asked is None or free is None:
+        return {}
+    if unused is not None and free + unused > asked:
+        return {"memory": "fragmented", "unused": f"{unused:.2f} GiB"}
+    if size is None or used is None:
+        return {}
+    foreign = size - free - used
+    return {"memory": "others", "foreign": f"{foreign:.2f} GiB"} if foreign > _OTHERS else {"memory": "full"}
+
+
+def _gib(size: str) -> float | None:
+    number, unit = size[: -len(size.lstrip("0123456789. "))], size.lstrip("0123456789. ")[0]
+    try:
+        return float(number) * _UNITS[unit]
+    except ValueError:
+        return None

@@ -1,0 +1,56 @@
+"""How the loss went before and after a fault of the training itself: when it broke, and where it is now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from kb.facts.job_facts import Facts
+from kb.facts.signals import Signal
+from kb.model import ProgressPoint
+
+EXPLODED = 100.0  # factor over the least loss before, from which on a finite loss is already lost
+GROWING = 10.0  # factor from which on it has begun to be
+
+
+def of_losses(first: Signal, facts: Facts) -> Mapping[str, str]:
+    """Return words about the losses of the log of a signal, or of the log with the most.
+
+    `loss`: how it broke, "never_finite" (no finite value before), "exploded" (finite, and out of all proportion before) or
+    "broke"; `good_step` and `bad_step`: the logged steps between which it broke; `last_loss` and `last_step`: the end.
+    """
+    losses = _losses(first, facts)
+    if not losses:
+        return {}
+    last = losses[-1]
+    found = {"last_loss": f"{last.loss:.5g}", "last_step": _step(last), **_broken(losses)}
+    return {name: value for name, value in found.items() if value}
+
+
+def _losses(first: Signal, facts: Facts) -> list[ProgressPoint]:
+    streams = [facts.streams[first.stream], *facts.of_kind("job")]
+    found = [[point for point in stream.points if point.loss is not None] for stream in streams]
+    return found[0] or max(found, key=len)
+
+
+def _broken(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
+    ends = next((at for at in range(len(losses) - 1, -1, -1) if _finite(losses[at])), -1) + 1
+    if ends == len(losses):  # the last one is finite
+        return {}
+    before = [point for point in losses[:ends] if _finite(point)]
+    if not before:
+        return {"loss": "never_finite", "bad_step": _step(losses[0])}
+    least = min(abs(point.loss or 0.0) for point in before) or 1e-9
+    if abs(before[-1].loss or 0.0) < EXPLODED * least:
+        return {"loss": "broke", "good_step": _step(before[-1]), "bad_step": _step(losses[ends])}
+    calm = next(at for at in range(len(before) - 1, -1, -1) if abs(before[at].loss or 0.0) < GROWING * least)
+    onset = before[calm + 1] if calm + 1 < len(before) else losses[ends]
+    return {"loss": "exploded", "good_step": _step(before[calm]), "bad_step": _step(onset)}
+
+
+def _finite(point: ProgressPoint) -> bool:
+    return math.isfinite(point.loss or 0.0)
+
+
+def _step(point: ProgressPoint) -> str:
+    return "" if point.step is None else str(point.step)

@@ -1,0 +1,173 @@
+"""What holds for a run as a whole, in words for the conditions of texts: processes, nodes, devices, precision, scheduler.
+
+A text of a rule is true for every line that the rule matches only where it assumes none of these. Each is named only
+where the logs or the job's description show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
+from kb.facts.job_facts import Facts
+from kb.facts.topology import Places
+from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import tail_lines
+
+_OF_SEVERAL = ("watchdog", "watchdog_status", "nccl_warn", "ib_completion", "collective_culprit", "stack_outlier")
+_MESSAGES = ("exception", "watchdog", "nccl_warn", "native_crash", "error_line", "launcher_exit", "slurm_end")
+_LARGE = r"(?:[2-9]|[1-9]\d{1,5})\b"
+_SEVERAL = lazy_compile(
+    rf"(?i:\b(?:world|data_parallel|tensor_parallel|(?:model|tensor|pipeline|data)[_-](?:model[_-])?parallel)[_ -]?size[\"']?[ ,:=]{{1,4}}{_LARGE})"
+    rf"|(?i:\b(?:nproc|num_proc|ntasks|gpus|tasks)[_-]per[_-]node[\"']?[ ,:=]{{1,3}}{_LARGE}|\bnum_processes[\"']?[ ,:=]{{1,3}}{_LARGE})"
+    rf"|\[(?:default|rank) ?[1-9]\d{{0,5}}\]:|\bRank [1-9]\d{{0,5}}\b|\bglobal[_ ]rank[:= ]{{1,2}}[1-9]|\b\d{{1,6}} ?/ ?{_LARGE} ranks"
+    r"|\bWorkNCCL\(|\bProcessGroup(?:NCCL|Gloo|HCCL)\.cpp|\bdistributed_backend=nccl\nAll distributed processes"
+)
+_SEVERAL_NODES = lazy_compile(
+    rf"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines)[\"']?[ ,:=]{{1,3}}{_LARGE}|\b(?:node|machine)[_-]?rank[\"']?[ ,:=]{{1,3}}[1-9]"
+)
+_ONE_NODE = lazy_compile(r"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines|min_nodes)[\"']?[ ,:=]{1,3}1\b")
+_DEVICES = ("tpu", "npu", "gaudi", "amd", "xpu", "apple", "nvidia", "cpu")  # the first of those that are shown counts
+_DEVICE = lazy_compile(
+    r"(?P<tpu>XLA:TPU|\blibtpu\b|\bTPU[ _]?v\d|/dev/accel\d|\bmegascale\b)"
+    r"|(?P<npu>\btorch_npu\b|\bnpu:\d|\bHCCL\b|\bAscend\b|\bCANN\b|\bMindSpore\b|modelarts)"
+    r"|(?P<gaudi>\bhpu:\d|\bhabana|\bHCL\b|\bGaudi)"
+    r"|(?P<amd>\bHIP error|\bhip(?::\d|Error\w)|\bROCm\b|\brocm\d|\bRCCL\b|\bamdgpu\b|\bMI[23]\d\dX?\b)"
+    r"|(?P<xpu>\bxpu:\d|\boneCCL\b|\bUR_RESULT_|\bZE_RESULT_|\bLevel[ -]Zero\b)"
+    r"|(?P<apple>\(mps\), used: True|\bmps:0\b|\bMPS backend\b|device(?:_type)?[=: '\"]{1,3}mps\b)"
+    r"|(?P<nvidia>\bNCCL (?:INFO|WARN|version)\b|ProcessGroupNCCL|\bWorkNCCL\(|\bcuda:\d|\bCUDA (?:error|out of memory|[Vv]ersion)"
+    r"|\bcu(?:DNN|BLAS)\b|GPU available: True \(cuda\), used: True|\bNVIDIA\b|\bNVRM\b|\bnvidia-smi\b|\bXid\b|\b[AHBVT]\d{2,3}-SXM|\bCUDA_\w{3,40})"
+    r"|(?P<cpu>used: False|CUDA(?: is)? (?:not |un)available|[Ff]ailed call to cuInit|no CUDA-capable device"
+    r"|[Dd]evice(?:_type)?[=: '\"]{1,3}cpu\b|libcuda\.so\.1: cannot open)"
+)
+_FP16 = lazy_compile(
+    r"(?i)\bfp16(?:_enabled)?[\"']?[ .]*[:=][ \"']*(?:true|1\b|\{)|--fp16\b|\bprecision[\"']?[ :=\"']{1,4}(?:16|fp16|float16|16-mixed)\b|[\"' =.]float16\b"
+    r"|\bhalf-precision\b|\bAMP fp16\b|\bOVERFLOW!|\bFP16 Optimizer|\bmixed_precision[\"']?[ :=\"']{1,4}fp16|\bfp16 training"
+)
+_RECORDS = lazy_compile(
+    r"flight recorder dump|dump signal|signal dumping|Dumping (?:debug|flight)|preparing to dump debug"
+)
+_SLURM = lazy_compile(r"\bslurmstepd\b|\bsrun: |\bSLURM_|\bslurm_|\bsbatch\b|\bStepId=")
+_KUBERNETES = lazy_compile(r"\bkubelet\b|\bkubernetes\b|\bpytorchjob\b|\bOOMKilled\b|/var/run/secrets/kubernetes\.io")
+_PYTHON = lazy_compile(
+    r"(?i:\bpython|\.py\b|Traceback|\btorch|site-packages|\bnumpy|\bjax\b|tensorflow|\bwandb|\bdeepspeed|\[rank\d|\btokens?\b|\bloss\b)"
+    r"|\b[A-Z]\w{1,40}Error: |NCCL (?:INFO|version)"
+)
+_STEP_OF = lazy_compile(r"\b(?:StepId=|JOB |STEP |[Jj]ob(?:_?[Ii][Dd])?[=: ]{1,2})(\d{3,12})\b")
+
+
+class RunCircumstances:
+    """The circumstances of a run, by name (kb.rulebase.circumstances.OF_RUN). Each is determined when it is first asked for."""
+
+    def __init__(self, facts: Facts, places: Places) -> None:
+        self._facts, self._places = facts, places
+        self._known: dict[str, str] = {}
+
+    def get(self, name: str) -> str:
+        """Return a circumstance; empty if it is unknown, or no circumstance of a run."""
+        if name not in self._known:
+            self._known[name] = self._determined(name)
+        return self._known[name]
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return list(_texts(self._facts))
+
+    def _determined(self, name: str) -> str:
+        facts, places = self._facts, self._places
+        ways: Mapping[str, Callable[[], str]] = {
+            "processes": lambda: _processes(facts, places, self._lines),
+            "nodes": lambda: _nodes(facts, places, self._lines),
+            "device": lambda: _device(facts, self._lines),
+            "precision": lambda: "fp16" if _scaled(facts) or _shows(_FP16, self._lines) else "",
+            "scheduler": lambda: _scheduler(facts, self._lines),
+            "language": lambda: _language(facts, self._lines),
+            "job": lambda: _job(facts),
+            "steps": lambda: "some" if any(stream.points for stream in facts.streams) else "none",
+            "recorder": lambda: "on" if _shows(_RECORDS, self._lines) else "",
+            "checkpoint": lambda: "some" if _saved(facts) else "",
+        }
+        return ways[name]() if name in ways else ""
+
+
+def _texts(facts: Facts) -> Iterator[str]:
+    """Yield what is kept of the job's logs: their beginnings, the lines of structures, and their ends."""
+    for kind in _MESSAGES:
+        for _, structure in facts.structures(kind):
+            yield structure.line
+            yield str(structure.fields.get("message") or "")[:2000]
+    for stream in facts.of_kind("job"):
+        yield stream.summary.head
+        yield from (line for _, line in tail_lines(stream.summary))
+
+
+def _shows(regex: object, texts: list[str]) -> bool:
+    return any(regex.search(text) for text in texts)  # type: ignore[attr-defined]
+
+
+def _processes(facts: Facts, places: Places, texts: list[str]) -> str:
+    failed = [item for kind in ("elastic_failure", "elastic_exit") for _, item in facts.structures(kind)]
+    beyond = any((item.fields.get(name) or 0) not in (0, -1) for item in failed for name in ("rank", "local_rank"))
+    job = facts.evidence.job
+    ranks = sum(len(ranks) for ranks in job.nodes.values())
+    if max(job.world_size or 0, ranks, places.least_world) > 1 or beyond:
+        return "several"
+    tasks = [str(item.fields.get("task") or "0") for _, item in facts.structures("launcher_exit")]
+    if any(task not in ("0", "None") for task in tasks):
+        return "several"
+    if job.world_size == 1:
+        return "one"
+    if any(facts.structures(kind) for kind in _OF_SEVERAL) or _shows(_SEVERAL, texts):
+        return "several"
+    return ""
+
+
+def _nodes(facts: Facts, places: Places, texts: list[str]) -> str:
+    if max(len(facts.evidence.job.nodes), len(places.nodes)) > 1 or _shows(_SEVERAL_NODES, texts):
+        return "several"
+    return "one" if len(facts.evidence.job.nodes) == 1 or _shows(_ONE_NODE, texts) else ""
+
+
+def _device(facts: Facts, texts: list[str]) -> str:
+    if any(facts.structures(kind) for kind in ("xid", "sxid")):
+        return "nvidia"
+    shown = {str(found.lastgroup) for text in texts for found in _DEVICE.finditer(text)}
+    return next((device for device in _DEVICES if device in shown), "")
+
+
+def _scaled(facts: Facts) -> bool:
+    """Whether step lines give a loss scale above 1, which only training in fp16 has."""
+    return any((point.loss_scale or 0) > 1 for stream in facts.streams for point in stream.points)
+
+
+def _scheduler(facts: Facts, texts: list[str]) -> str:
+    if facts.structures("slurm_end") or _shows(_SLURM, texts):
+        return "slurm"
+    return "kubernetes" if _shows(_KUBERNETES, texts) else ""
+
+
+def _language(facts: Facts, texts: list[str]) -> str:
+    if facts.structures("exception") or _shows(_PYTHON, texts):
+        return "python"
+    return "native" if any(facts.structures(kind) for kind in ("native_crash", "launcher_exit")) else ""
+
+
+def _job(facts: Facts) -> str:
+    """Return the id of the job, from its description or the lines of its scheduler where these name only one."""
+    if facts.evidence.job.id:
+        return facts.evidence.job.id
+    told = [str(item.fields.get("job") or "") for _, item in facts.structures("slurm_end")]
+    told += [str(item.fields.get("id") or "") for _, item in facts.structures("job_id")]
+    lines = (item.line for kind in ("oom_kill", "slurm_end") for _, item in facts.structures(kind))
+    told += [found[1] for line in lines if (found := _STEP_OF.search(line))]
+    ids = {name.partition(".")[0] for name in told} - {""}
+    return ids.pop() if len(ids) == 1 else ""
+
+
+def _saved(facts: Facts) -> bool:
+    """Whether the logs show a save that ended, or that was followed by steps."""
+    return any(
+        item.fields.get("event") == "save_end" or facts.streams[index].steps_after(item.offset) >= 2
+        for index, item in facts.structures("checkpoint")
+        if item.fields.get("event") in ("save_begin", "save_end")
+    )

@@ -1,0 +1,48 @@
+"""The circumstances of a run and of a finding that texts can depend on: name → values; an empty tuple stands for any text.
+
+kb.facts.circumstances and kb.diagnosis.circumstances determine them. One that is unknown has no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from kb.model import Phase, Stage
+
+OF_RUN: Mapping[str, tuple[str, ...]] = {
+    "processes": ("one", "several"),
+    "nodes": ("one", "several"),
+    "device": ("nvidia", "amd", "npu", "tpu", "gaudi", "xpu", "apple", "cpu"),
+    "precision": ("fp16",),
+    "scheduler": ("slurm", "kubernetes"),
+    "language": ("python", "native"),
+    "job": (),
+    "steps": ("none", "some"),
+    "recorder": ("on",),  # the flight recorder, which dumps on a timeout
+    "checkpoint": ("some",),
+}
+OF_FINDING: Mapping[str, tuple[str, ...]] = {
+    "peers": ("yes",),
+    "stage": get_args(Stage),
+    "phase": get_args(Phase),
+    "first_step": ("before",),
+    "frame": (),  # the innermost of the run's own code, of its exception
+    "log": (),  # the path of the log with its first line
+    "pid": (),
+    "to_host": (),  # the other end of a connection
+    "to_port": (),
+    "path": (),
+    "worker_ip": (),  # of a worker process that the line names
+    "worker_pid": (),
+    "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
+    "memory": ("fragmented", "others", "full"),  # what the message of a failed allocation shows
+    "unused": (),
+    "foreign": (),
+    "loss": ("never_finite", "exploded", "broke"),  # of faults of the loss only, as the next four
+    "good_step": (),
+    "bad_step": (),
+    "last_loss": (),
+    "last_step": (),
+}
+CIRCUMSTANCES: Mapping[str, tuple[str, ...]] = {**OF_RUN, **OF_FINDING}

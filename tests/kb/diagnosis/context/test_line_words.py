@@ -1,0 +1,41 @@
+"""What a decisive line states, whatever its rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.diagnosis.context.line_words import of_line
+from kb.facts.signals import Signal
+from kb.model import Resource
+from kb.rulebase.circumstances import OF_FINDING
+
+ALL = frozenset(OF_FINDING)
+
+
+@pytest.mark.parametrize(
+    ("line", "stated"),
+    [
+        ("timed out while trying to connect to (cn-1, 29400).", {"to_host": "cn-1", "to_port": "29400", "connection": "timed_out"}),
+        ("failed to bind to [::]:6000 (errno: 98)", {"to_port": "6000"}),
+        ("HTTPSConnectionPool(host='hub.example', port=443): Connection refused", {"to_host": "hub.example", "connection": "refused"}),
+        ("[Errno 28] No space left on device: '/a/model.bin' -> '/b/staging'", {"path": "/b/staging"}),
+        ("Worker IP address: 10.0.0.8 Worker port: 4 Worker PID: 26109", {"worker_ip": "10.0.0.8", "worker_pid": "26109"}),
+        ("Tried to allocate .... GiB. GPU 0; ... GiB free", {}),
+    ],
+)  # fmt: skip
+def test_only_what_the_line_states_is_told(line: str, stated: dict[str, str]) -> None:
+    """An address of all interfaces is no host, and of a copy the target counts."""
+    found = of_line(Signal("rule#line", 0, 0, line, "line", Resource()), ALL)
+
+    assert {name: value for name, value in found.items() if value and name in stated} == stated
+    assert bool(stated) or not any(found.values())
+
+
+def test_what_is_not_asked_for_is_not_looked_for() -> None:
+    """Expressions are compiled when they are first used."""
+    line = "connect to (cn-1, 29400): Connection refused"
+
+    assert of_line(Signal("rule#line", 0, 0, line, "line", Resource()), frozenset({"to_port", "frame"})) == {
+        "to_host": "cn-1",
+        "to_port": "29400",
+    }

@@ -1,0 +1,229 @@
+"""Texts of the shipped rules on small logs: what a report says beside the fault holds for that run."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.authoring import selftest
+from bot.rulebase.loader import Knowledge, knowledge
+from kb.diagnosis.engine import diagnose
+from kb.report import Report
+from kb.scanning.matcher import Matcher
+
+SHAPES = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 16x2)\n"
+RAISED = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/fit/train.py", line 90, in main\n    step(batch)\n'
+    '  File "/srv/fit/model.py", line 12, in forward\n    return self.out(x)\n'
+    '  File "/opt/env/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 125, in forward\n'
+    "    return F.linear(input, self.weight, self.bias)\n"
+)
+FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {asked} GiB. GPU 0 has a total capacity of 40.00 GiB "
+    "of which 2.00 GiB is free. Process 7 has {used} GiB memory in use. Of the allocated memory 20.00 GiB is allocated "
+    "by PyTorch, and {unused} GiB is reserved by PyTorch but unallocated.\n"
+)
+
+
+@pytest.fixture(scope="module")
+def base() -> tuple[Knowledge, Matcher]:
+    """The shipped rules."""
+    known = knowledge()
+    return known, known.matcher()
+
+
+def report(base: tuple[Knowledge, Matcher], **logs: str) -> Report:
+    """The report on logs, given by the stems of their names."""
+    known, matcher = base
+    texts = {f"{name.replace('_', '-')}.log": text.encode() for name, text in logs.items()}
+    return diagnose(selftest.evidence_of(known, matcher, texts), known.rulebook)
+
+
+def words(found: Report) -> str:
+    """All that the first diagnosis says beside its lines."""
+    best = found.diagnoses[0]
+    steps = [text for step in best.remediation for text in (step.text, step.command, step.verify) if text]
+    return "\n".join([best.summary, best.cause, best.impact, found.decision.why, *steps])
+
+
+def test_peers_are_named_only_where_others_run_and_do_not_fail_alike(base: tuple[Knowledge, Matcher]) -> None:
+    """One process, one of two ranks, and all of them."""
+    one = words(report(base, train=RAISED + SHAPES))
+    first = words(report(base, rank_0=RAISED + SHAPES, rank_1="[rank1]: ready\n"))
+    both = words(report(base, rank_0=RAISED + SHAPES, rank_1=RAISED + SHAPES))
+
+    assert "peers wait" not in one
+    assert "peers wait" in first
+    assert "peers wait" not in both
+
+
+def test_the_innermost_own_frame_is_named(base: tuple[Knowledge, Matcher]) -> None:
+    """Not a frame of a library."""
+    assert "srv/fit/model.py:12 in forward" in words(report(base, train=RAISED + SHAPES))
+
+
+def test_an_exception_of_a_worker_is_placed_in_the_workers_own_frames(base: tuple[Knowledge, Matcher]) -> None:
+    """The loader raises it again, with the traceback of the worker in its message."""
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/fit/train.py", line 90, in main\n    for batch in loader:\n'
+        '  File "/opt/env/lib/python3.11/site-packages/torch/_utils.py", line 700, in reraise\n    raise exception\n'
+        "KeyError: Caught KeyError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+        '  File "/srv/fit/samples.py", line 31, in pick\n    return table[name]\n'
+        "KeyError: 'label'\n"
+    )
+    assert "srv/fit/samples.py:31 in pick" in words(report(base, train=text))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said", "not_said"),
+    [
+        (("7.00", "37.00", "9.00"), "memory is fragmented", "find the other process"),
+        (("9.00", "30.00", "1.00"), "8.00 GiB is not held by this process", "fragmented"),
+        (("9.00", "37.50", "1.00"), "Make the step smaller", "other process"),
+    ],
+)
+def test_the_numbers_of_a_failed_allocation_choose_the_step(
+    base: tuple[Knowledge, Matcher], sizes: tuple[str, str, str], said: str, not_said: str
+) -> None:
+    """Free and unused blocks that suffice together, memory that others hold, and a device that this process fills."""
+    asked, used, unused = sizes
+    text = words(report(base, train=FULL.format(asked=asked, used=used, unused=unused)))
+
+    assert said in text
+    assert not_said not in text
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("[Errno 101] Network is unreachable", "no route"),
+        ("[Errno 111] Connection refused", "nothing accepts connections"),
+        ("[Errno 110] Connection timed out", "Nothing answered in time"),
+    ],
+)
+def test_how_a_connection_failed_chooses_its_cause(base: tuple[Knowledge, Matcher], error: str, said: str) -> None:
+    """The message states it; a name that was resolved is no trouble of DNS."""
+    text = words(report(base, train=f"urllib.error.URLError: <urlopen error {error}>\n"))
+
+    assert said in text
+    assert "Name resolution" not in text
+
+
+def test_a_loss_that_never_was_finite_is_no_divergence(base: tuple[Knowledge, Matcher]) -> None:
+    """Nor does its learning rate or an earlier checkpoint help."""
+    text = words(report(base, train="".join(f"iteration {step}/ 50 | loss: nan\n" for step in range(1, 9))))
+
+    assert "No logged loss is finite" in text
+    assert "learning rate" not in text
+    assert "checkpoint" not in text
+
+
+def test_a_loss_breaks_between_two_logged_steps(base: tuple[Knowledge, Matcher]) -> None:
+    """After the last one that was sound, also where it was printed as a finite number for a while."""
+    losses = ["2.4", "2.3", "2.2", "nan", "nan", "nan", "nan"]
+    text = words(
+        report(base, train="".join(f"iteration {10 * at}/ 500 | loss: {x}\n" for at, x in enumerate(losses, 1)))
+    )
+    assert "after step 30" in text
+
+    losses = ["2.4", "2.3", "2.2e9", "2.2e19", "inf", "nan", "nan"]
+    text = words(
+        report(base, train="".join(f"iteration {10 * at}/ 500 | loss: {x}\n" for at, x in enumerate(losses, 1)))
+    )
+    assert "exploded after step 20" in text
+
+
+def test_a_crash_of_another_language_gets_no_steps_for_python(base: tuple[Knowledge, Matcher]) -> None:
+    """A benchmark in C, and the same crash under Python."""
+    crash = (
+        "[cn-1:31] *** Process received signal ***\n[cn-1:31] Signal: Segmentation fault (11)\n"
+        "[cn-1:31] Failing at address: 0x40\n[cn-1:31] [ 0] /lib64/libc.so.6(+0x42)[0x40]\n"
+    )
+    native = words(report(base, slurm=crash + "srun: error: cn-1: task 0: Segmentation fault (core dumped)\n"))
+    python = words(report(base, slurm="python train.py\n" + crash))
+
+    assert "torch" not in native
+    assert "PYTHONFAULTHANDLER" not in native
+    assert "PYTHONFAULTHANDLER" in python
+
+
+def test_a_switch_that_is_on_is_not_asked_for(base: tuple[Knowledge, Matcher]) -> None:
+    """The ranks print that they dump what the flight recorder holds."""
+    line = (
+        "[rank{0}]:[E810 03:04:11.56 ProcessGroupNCCL.cpp:1858] [PG ID 0 PG GUID 0(default_pg) Rank {0}] {2}"
+        "Last enqueued NCCL work: {1}, last completed NCCL work: {1}.\n"
+    )
+    lines = [line.format(0, 77, "Received a dump signal due to a collective timeout from rank 1. ")]
+    lines += [
+        f"[rank{n}]:[E810 03:04:10.85 ProcessGroupNCCL.cpp:629] [Rank {n}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=78, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=60000) ran for 60010 milliseconds before "
+        f"timing out.\n[rank{n}]:[E810 03:04:10.86 ProcessGroupNCCL.cpp:2168] [PG ID 0 PG GUID 0(default_pg) Rank {n}]  "
+        "failure detected by watchdog at work sequence id: 78 PG status: last enqueued work: 78, last completed work: 77\n"
+        for n in (1, 2, 3)
+    ]
+    text = words(report(base, rank_0=lines[0], rank_1=lines[1], rank_2=lines[2], rank_3=lines[3]))
+
+    assert "TORCH_NCCL_DUMP_ON_TIMEOUT=1" not in text
+
+
+# What is missing
+
+
+def asked_of_kernel(found: Report) -> str:
+    """What the report says that only a kernel log could tell; empty if it asks for none."""
+    return next((gap.rules_out for gap in found.gaps if gap.code == "no_kernel_log"), "")
+
+
+def test_a_kernel_log_is_asked_for_only_where_it_could_change_the_answer(base: tuple[Knowledge, Matcher]) -> None:
+    """Not for wrong shapes, nor for a kill whose reason Slurm gives; for one without a reason it is."""
+    killed = "srun: error: cn-1: task 0: Killed\n"
+    by_memory = (
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been OOM Killed.\n"
+    )
+
+    assert asked_of_kernel(report(base, train=RAISED + SHAPES)) == ""
+    assert asked_of_kernel(report(base, slurm=by_memory + killed)) == ""
+    assert "out-of-memory kills" in asked_of_kernel(report(base, slurm=killed))
+
+
+def test_no_log_of_a_device_that_the_run_does_not_use_is_missing(base: tuple[Knowledge, Matcher]) -> None:
+    """Xid errors are those of one vendor."""
+    killed = "srun: error: cn-1: task 0: Killed\n"
+
+    assert "Xid" not in asked_of_kernel(report(base, slurm=killed))
+    assert "Xid" in asked_of_kernel(report(base, slurm="cn-1:31:31 [0] NCCL INFO Bootstrap : Using eth0\n" + killed))
+
+
+# Whom a launcher names
+
+
+def block(rank: int, when: str, code: int = 1, host: str = "cn-1", others: str = "<NO_OTHER_FAILURES>") -> str:
+    """A failure block of torchrun."""
+    signal = (
+        f"Signal 9 (SIGKILL) received by PID 4{rank}" if code == -9 else "To enable traceback see: https://pytorch.org"
+    )
+    rule = "=" * 60
+    return (
+        f"{rule}\ntrain.py FAILED\n{'-' * 60}\nFailures:\n  {others}\n{'-' * 60}\nRoot Cause (first observed failure):\n"
+        f"[0]:\n  time      : {when}\n  host      : {host}\n  rank      : {rank} (local_rank: {rank})\n"
+        f"  exitcode  : {code} (pid: 4{rank})\n  error_file: <N/A>\n  traceback : {signal}\n{rule}\n"
+    )
+
+
+def test_attempts_are_not_merged(base: tuple[Knowledge, Matcher]) -> None:
+    """Another rank was killed in each of two attempts: the report is on the last one, and says so."""
+    best = report(
+        base, attempt_1=block(4, "2027-02-01_01:06:47", -9), attempt_2=block(3, "2027-02-01_01:11:46", -9)
+    ).diagnoses[0]
+
+    assert [item.rank for item in best.suspects] == [3]
+    assert "rank 3" in best.summary
+    assert any("last of 2 attempts" in reason for reason in best.reasons)
+
+
+def test_the_first_of_many_that_raise_the_same_is_no_suspect(base: tuple[Knowledge, Matcher]) -> None:
+    """The launcher lists one process, and its log has the same traceback many times."""
+    best = report(base, train=(RAISED + SHAPES) * 8 + block(0, "2027-02-01_01:06:47")).diagnoses[0]
+
+    assert [item.kind for item in best.suspects] == ["job"]
