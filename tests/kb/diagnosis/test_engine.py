@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import random
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
