@@ -16,8 +16,8 @@ from typing import Any, Final
 from kb.model import Event, Gap, Job, Resource, Scalar
 from kb.parsers.schedulers.hostlists import MAX_NODES, hostlist
 from kb.parsers.schedulers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
-from kb.parsers.slurm_states import SLURM_STATES
 from kb.parsers.schedulers.slurm_values import exit_of, number_of, pair, states_of, time_of
+from kb.parsers.slurm_states import SLURM_STATES
 
 MAX_JOBS: Final = 10_000
 MAX_STEPS: Final = 4096  # of one job
