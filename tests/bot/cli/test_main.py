@@ -637,7 +637,7 @@ def test_rules_can_be_listed_shown_and_tried(signalbox, few_rules):
     )
     titles = ("Cause", "Impact", "What to do", "It matches lines such as", "References")
     assert [line for line in told.splitlines() if line in titles] == list(titles)
-    assert "    $ df -h; df -i" in told
+    assert "    $ df -h $(dirname PATH); df -i $(dirname PATH)" in told
     assert max(map(len, told.splitlines())) <= 80
     assert (tested.status, tested.out.decode().split(",")[1]) == (0, " 0 failed\n")
     assert tried.out.decode().startswith("disk-full → disk_full")
