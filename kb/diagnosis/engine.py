@@ -26,7 +26,15 @@ from kb.diagnosis.suspects.commands import filled
 from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
-from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress, without_moderate_slowing
+from kb.diagnosis.verdict import (
+    failure_signs,
+    judge,
+    last_words,
+    phase,
+    progress,
+    without_end_noise,
+    without_moderate_slowing,
+)
 from kb.facts.circumstances import RunCircumstances
 from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
@@ -134,11 +142,13 @@ def answered(
     the caller already knows.
     """
     end = completion(facts) if end is None else end
-    findings = without_moderate_slowing(findings, end)
+    heard = without_moderate_slowing(findings, end)
+    findings = without_end_noise(heard, end, facts)
     ranked = rank(findings, facts)
     signs = failure_signs(facts)
     if not signs and not ranked:
-        signs = last_words(facts)
+        noise = {(s.stream, s.offset) for finding in heard if finding not in findings for s in finding.signals}
+        signs = [(index, item) for index, item in last_words(facts) if (index, item.offset) not in noise]
     verdict = judge(ranked, end, signs)
     if verdict not in ("fault", "no_match"):
         return verdict, [], signs

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kb.diagnosis.confidence import band
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
-from kb.facts.completion import Completion
+from kb.facts.completion import Completion, cut_short
 from kb.facts.job_facts import Facts
 from kb.facts.run_ends import is_fatal, is_frame
+from kb.facts.signals import Signal
 from kb.model import Phase, ProgressPoint, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
@@ -23,7 +24,7 @@ _ERROR = lazy_compile(
     r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
 )
 _HARMLESS = lazy_compile(
-    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
+    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|\b(?:errors?|fail\w*)(?: \w+){0,3} ?[:=] ?0\b|\d%\||no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
     r"|\bpass@\d"  # how many of a model's answers were right
     r"|dmesg: read kernel buffer failed|^dmesg: .{0,40}not permitted"  # whoever collected the logs was not allowed to read it
     r"|Lmod has detected|locate a modulefile"  # a rule says when these ended a job
@@ -190,6 +191,29 @@ def _is_moderate_slowing(finding: Finding) -> bool:
     except (KeyError, ValueError):
         return False
     return min(level, now) > 0 and max(level, now) < MODERATE * min(level, now)
+
+
+def without_end_noise(findings: Sequence[Finding], end: Completion, facts: Facts) -> list[Finding]:
+    """Return the findings without those that only report that processes ended, if the run provably completed.
+
+    Once a run has completed, its store closes, its helpers are stopped, and its side threads are interrupted.
+    """
+    if not (end.proven and end.how == "completed") or failure_signs(facts) or cut_short(facts):
+        return list(findings)
+    ends = {sign.stream: sign.offset for sign in end.reported if sign.stream is not None}
+    ends |= {index: at for index, stream in enumerate(facts.streams) if (at := stream.reached_planned_end()) >= 0}
+    return [finding for finding in findings if not all(_is_end_noise(finding, s, ends, facts) for s in finding.signals)]
+
+
+def _is_end_noise(finding: Finding, signal: Signal, ends: Mapping[int, int], facts: Facts) -> bool:
+    """Whether a signal after its log's end or last step is a symptom or an interrupt, and no main program raised it."""
+    if signal.stream not in ends or signal.offset <= ends[signal.stream]:
+        return False
+    if signal.kind != "exception":
+        return finding.is_symptom
+    return (finding.is_symptom or finding.fault.id in STOPS) and not facts.streams[signal.stream].raised_by_main(
+        signal.offset
+    )
 
 
 def judge(ranked: Sequence[Ranked], completion: Completion, signs: Sequence[object]) -> Verdict:

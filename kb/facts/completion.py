@@ -81,7 +81,7 @@ def completion(facts: Facts) -> Completion:
     succeeded = state is not None and state.outcome == "succeeded"
     if succeeded and not ends:
         ends = planned = tuple(_asked_to_stop(facts))[:_ENDS]
-    if not against and (ends or (succeeded and not _cut_short(facts))):
+    if not against and (ends or (succeeded and not cut_short(facts))):
         by_state = (EndSign(f"its scheduler reports {state.shown}"),) if succeeded and state is not None else ()
         return Completion("completed" if reported or not planned else "stopped", (*by_state, *ends), (), state, ends)
     if not succeeded and (going := _going(facts, state, against)):
@@ -176,8 +176,8 @@ def _closed(stream: StreamFacts, last: int) -> bool:
     return any(at >= last and closes(line) for at, line in tail_lines(stream.summary))
 
 
-def _cut_short(facts: Facts) -> bool:
-    """Whether the steps of all logs end well before the planned total: the scheduler's success is not theirs."""
+def cut_short(facts: Facts) -> bool:
+    """Whether the steps of all logs end well before the planned total: a success that others report is not theirs."""
     lasts = [stream.points[-1] for stream in facts.streams if stream.points]
     known = [point for point in lasts if point.total and point.step is not None]
     return bool(known) and all((point.step or 0) < _SHORT * (point.total or 0) for point in known)

@@ -88,7 +88,7 @@ class PatternLookup:
             facts = self.facts.streams[index]
             hits = facts.summary.hits[key]
             here = [self._line_signal(key, index, place) for place in hits.places()]
-            kept = [signal for signal in here if self._in_scope(pattern, signal)]
+            kept = [signal for signal in here if not quoted(signal.line.encode()) and self._in_scope(pattern, signal)]
             signals.extend(kept)
             count += hits.count if len(kept) == len(here) else len(kept)
             if kept:
@@ -111,7 +111,7 @@ class PatternLookup:
             dict(place.captures),
             *self.facts.when(index, place.offset, place.time),
             (place.offset, place.offset + 1),
-            self.facts.survived(index, place.offset, place.time, place.resource.rank) or quoted(place.line.encode()),
+            self.facts.survived(index, place.offset, place.time, place.resource.rank),
             timed=place.timed,
         )
 
@@ -125,7 +125,7 @@ class PatternLookup:
         signals = []
         for index, pair in found:
             captures = test(pair)
-            if captures is None or not line_passes(pattern, pair.line):
+            if captures is None or not line_passes(pattern, pair.line) or quoted(pair.line.encode()):
                 continue
             signal = self._structure_signal(key, index, pair, captures)
             if self._in_scope(pattern, signal):
@@ -148,8 +148,7 @@ class PatternLookup:
             captures,
             *self.facts.when(index, start, structure.time),
             (start, max(structure.end, structure.offset + 1)),
-            self.facts.survived(index, structure.offset, structure.time, structure.resource.rank)
-            or quoted(structure.line.encode()),
+            self.facts.survived(index, structure.offset, structure.time, structure.resource.rank),
             int(structure.fields.get("chain") or 0),
             structure.timed,
         )

@@ -40,6 +40,11 @@ def structure_start(structure: Structure) -> int:
     return structure.offset if start is None else int(start)
 
 
+def _is_stopped_helper(item: Structure) -> bool:
+    """Whether a shell names the process that got SIGTERM, and so reports on one of several that it started."""
+    return item.fields.get("signal") == "SIGTERM" and item.resource.pid is not None
+
+
 def _text(line: str) -> str:
     """Return a line without its time and other prefixes."""
     text = line.encode("utf-8", "replace")
@@ -66,6 +71,7 @@ class StreamFacts:
         self.ends = [structure for structure in summary.structures if structure.kind == "run_end"]
         self.completed = max((end.offset for end in self.ends if end.fields.get("how") == "completed"), default=None)
         excused += self._threads_after_end()
+        excused += self._helpers_after_end()
         excused += self._threads_after_main()
         excused += self._twins_of(excused)
         self._excused = [(structure_start(item), item.end) for item in excused]
@@ -82,11 +88,21 @@ class StreamFacts:
         threads = [item for item in self.exceptions if _THREAD_START.match(str(item.fields.get("frames") or ""))]
         if not threads:
             return []
-        first = structure_start(threads[-1])
-        lines = [(at, line) for at, line in tail_lines(self.summary) if line.strip() and at < first]
-        ends = [end.offset for end in end_lines(lines) if end.how == "completed"]
-        over = max([*ends, -1 if self.completed is None else self.completed])
+        over = self._end_before(structure_start(threads[-1]))
         return [item for item in threads if 0 <= over < structure_start(item)]
+
+    def _helpers_after_end(self) -> list[Structure]:
+        """Return a shell's reports of SIGTERM after the reported end: its script stops the helpers that it started."""
+        reports = [item for item in self.summary.structures if item.kind == "launcher_exit"]
+        stopped = [item for item in reports if item.fields.get("launcher") == "shell" and _is_stopped_helper(item)]
+        return [item for item in stopped if self._end_before(item.offset) >= 0]
+
+    def _end_before(self, offset: int) -> int:
+        """Return where the log last reported a normal end before an offset; -1 if it did not."""
+        lines = [(at, line) for at, line in tail_lines(self.summary) if line.strip() and at < offset]
+        told = [end.offset for end in end_lines(lines) if end.how == "completed"]
+        known = [end.offset for end in self.ends if end.fields.get("how") == "completed" and end.offset < offset]
+        return max([*told, *known], default=-1)
 
     def _threads_after_main(self) -> list[Structure]:
         """Return the exceptions of side threads after the main thread of their process ended with one of its own.
@@ -221,6 +237,12 @@ class StreamFacts:
             first = point.offset
         return first
 
+    def reached_planned_end(self) -> int:
+        """Return the offset at which the planned last step was first logged; -1 if it was not, or no total is known."""
+        last = self.points[-1] if self.points else None
+        planned = last is not None and last.total and last.step is not None and last.step >= last.total
+        return self.reached_last_step() if planned else -1
+
     def new_steps_after(self, offset: int) -> bool:
         """Whether a step that had not been reached before an offset was logged after it."""
         before = self.iteration(offset)
@@ -294,6 +316,13 @@ class StreamFacts:
             structure_start(item) > self.completed
             and _MAIN_START.match(str(item.fields.get("frames") or "")) is not None
             and not self.went_on(item.offset)
+            for item in self.exceptions
+        )
+
+    def raised_by_main(self, offset: int) -> bool:
+        """Whether a traceback at an offset starts in a main program."""
+        return any(
+            structure_start(item) <= offset < item.end and _MAIN_START.match(str(item.fields.get("frames") or ""))
             for item in self.exceptions
         )
 

@@ -17,7 +17,7 @@ _OVER = lazy_compile(
     rb"|after \d+ (?:retry|retries|attempts|tries)\b(?!.{0,40}(?:giv|fail|error|exhaust))"
     rb"|(?:error|outage|issue|problem|failure|connection|link|session|network|mount|stream|service)s? (?:\w+ ){0,4}(?:is |was |are |has been |have been )?"
     rb"(?:resolved|recovered|re-?established|restored|re-?connected|is back|came back|back up)\b"
-    rb"|\b(?:re-?connected|re-?opened|re-?mounted|recovered)\b(?: to\b| from\b| after\b|,| .{0,60}(?:going on|continu|resum)|$)"
+    rb"|\b(?:re-?connected|re-?opened|re-?mounted|recovered)\b(?: to\b| from\b| after\b|,| /\S{1,200}\s*$| .{0,60}(?:going on|continu|resum)|$)"
     rb"|resum(?:ed|ing) normal|resumed (?:the )?(?:upload|download|sync|stream)"
     rb"|(?:going|carrying) on(?: without|$)|(?:continuing|proceeding) (?:without|anyway)"
     rb"|\bstart(?:ing|ed) over (?:at|from) (?:\w+[ =]){0,2}\d"
@@ -34,6 +34,10 @@ _QUOTED = lazy_compile(
     rb"|[{,]?[\"'](?:text|prompt|content|completion|instruction|output|input|response|question|answer|messages|problem|solution)[\"'] ?: ?[\"'\[])"
     rb"|\[(?:reward|sandbox|verifier|judge|executor|code.?exec)\w*\]"
     rb"|.{0,60}\b(?:HumanEval|MBPP|LiveCodeBench|SWE-?bench)[/ _-]?\d"
+    # a program's help, or an option of a command over several lines; a member of a pretty-printed configuration
+    rb"|\s{1,8}--?[A-Za-z][\w-]*(?:[ ,=]|$)"
+    rb"|\s{1,16}\"(?!(?:\w*(?:message|msg|error|reason|stat(?:e|us)|except|trace|stack|log|std|output|detail|event|cause|exit|terminat|descr|fail|last)\w*)\")"
+    rb"[\w.-]{1,60}\": ?[\[{\"].*[\]}\"],?\s*$"
     # a program that tests itself before it starts
     rb"|\[(?:self|unit|smoke)[ _-]?test\w*\]|.{0,60}\b(?:simulat(?:ing|ed) (?:an? )?(?:fault|failure|error|crash)|caught as expected)\b"
 )

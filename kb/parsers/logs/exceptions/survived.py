@@ -17,7 +17,7 @@ _CARRIES_ON = lazy_compile(
 )
 _GUARDED = lazy_compile(rb"[Ii]mport of .{1,200} failed with: ?$")
 TRAILING = lazy_compile(
-    rb"(?:--|[;,(]) ?(?:(?:we are |is )?(?:falling back|skipping|skipped|retrying|ignored|ignoring|continuing)|will (?:be )?retr)"
+    rb"(?:--|[;,(]) ?(?:(?:we are |is )?(?:falling back|skipping|skipped|retrying|retry #?\d|ignored|ignoring|continuing)|will (?:be )?retr)"
     rb"|\b(?:batch|sample|step) skipped\b|[,;] [\w ]{1,40} (?:disabled|off)$"
 )
 _TROUBLE_WORDS = lazy_compile(

@@ -55,3 +55,22 @@ def test_what_only_sounds_like_it(line: bytes) -> None:
 def test_what_a_program_raises_to_test_itself_is_no_event(line: bytes, expected: bool) -> None:
     """It says so in a tag, or in words before the error."""
     assert quoted(line) is expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"  --on-nan {raise,skip} what to do if the loss is NaN", True),
+        (b"    --timeout=1800 \\", True),
+        (b'  "restart_on": ["NCCL_TIMEOUT", "Xid 79"],', True),
+        (b'  "on_nan": "abort: Loss is NaN"', True),
+        (b'    "message": "OOMKilled",', False),
+        (b'    "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},', False),
+        (b'{"level": "error", "event": "Loss is NaN, stopping"}', False),
+        (b"  - RuntimeError: NCCL error", False),
+        (b"-bash: python: command not found", False),
+    ],
+)
+def test_helps_and_configurations_report_nothing(line: bytes, expected: bool) -> None:
+    """An indented option or member is one; what a program or a cluster says of its state is an event."""
+    assert quoted(line) is expected

@@ -1,0 +1,78 @@
+"""What processes print while a completed run winds down, and configurations and helps that name faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.authoring.selftest import evidence_of
+from bot.rulebase.loader import knowledge
+from kb.diagnosis.engine import diagnose
+from kb.report import Report
+from kb.scanning.matcher import Matcher
+
+KNOWN = knowledge()
+STEPS = "".join(f"step {n}/60 | loss {3 - n / 60:.3f} | 412 ms/step\n" for n in range(1, 61))
+END = "Training completed\n"
+STORE = (
+    "[W TCPStore.cpp:131] [c10d] recvValue failed on SocketImpl(fd=9, addr=[localhost]:40112, remote=[localhost]:29500)"
+    ": failed to recv, got 0 bytes\n"
+)
+THREADS = (
+    "Exception ignored in: <module 'threading' from '/usr/lib/python3.8/threading.py'>\n"
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.8/threading.py", line 1388, in _shutdown\n    lock.acquire()\nKeyboardInterrupt: \n'
+)
+MAIN = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/fit.py", line 31, in <module>\n    evaluate()\nKeyboardInterrupt\n'
+)
+HELPER = "/srv/job.sh: line 88: 41211 Terminated              python tools/exporter.py\ncleanup done\n"
+SIDECAR = "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\nmain step: exit code 0\n"
+NOISE = {"store": STORE, "threads": THREADS, "helper": HELPER, "sidecar": SIDECAR}
+MENTIONS = {
+    "help": "  --on-nan {raise,skip}  what to do when the loss is NaN, stopping training or going on\n",
+    "config": '  "guard": {"action": "abort", "message": "Loss is NaN, stopping training"},\n',
+    "list": '    "alerts": ["RuntimeError: CUDA error", "No space left on device", "Loss is NaN, stopping"],\n',
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Matcher:
+    """The whole base's patterns, compiled once."""
+    return KNOWN.matcher()
+
+
+def answer(engine: Matcher, **logs: str) -> Report:
+    """The report on these logs."""
+    read = {f"{name}.log": text.encode() for name, text in logs.items()}
+    return diagnose(evidence_of(KNOWN, engine, read), KNOWN.rulebook)
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_what_follows_the_end_of_a_completed_run_is_no_failure(engine: Matcher, noise: str) -> None:
+    """Without the end, it is one, or nothing can be told."""
+    assert answer(engine, train=STEPS + END + NOISE[noise]).verdict == "no_fault"
+    unfinished = STEPS.partition("step 40/")[0]
+    assert answer(engine, train=unfinished + NOISE[noise]).verdict != "no_fault"
+
+
+def test_a_store_that_closes_after_the_last_step_of_all_ranks_is_no_failure(engine: Matcher) -> None:
+    """The rank that prints it reports no end of its own; a rank that stopped earlier did not complete."""
+    over = STEPS + "best weights saved\n"
+    assert answer(engine, **{"rank-0": over, "rank-1": over + STORE}).verdict == "no_fault"
+    early = STEPS.partition("step 40/")[0]
+    assert answer(engine, **{"rank-0": over, "rank-1": early + STORE}).verdict != "no_fault"
+
+
+def test_a_main_program_that_is_interrupted_after_training_was_stopped(engine: Matcher) -> None:
+    """It still worked, such as on an evaluation."""
+    report = answer(engine, train=STEPS + END + MAIN)
+    assert (report.verdict, report.diagnoses[0].fault) == ("fault", "cancelled")
+
+
+@pytest.mark.parametrize("mention", MENTIONS)
+def test_a_fault_that_a_configuration_names_did_not_happen(engine: Matcher, mention: str) -> None:
+    """Neither before the steps of a run that completes, nor of one that goes on."""
+    assert answer(engine, train=MENTIONS[mention] + STEPS + END).verdict == "no_fault"
+    assert answer(engine, train=MENTIONS[mention] + STEPS.partition("step 40/")[0]).verdict == "insufficient_evidence"
+    assert answer(engine, train=STEPS.partition("step 40/")[0] + "Loss is NaN, stopping training\n").verdict == "fault"
