@@ -76,3 +76,39 @@ def test_a_fault_that_a_configuration_names_did_not_happen(engine: Matcher, ment
     assert answer(engine, train=MENTIONS[mention] + STEPS + END).verdict == "no_fault"
     assert answer(engine, train=MENTIONS[mention] + STEPS.partition("step 40/")[0]).verdict == "insufficient_evidence"
     assert answer(engine, train=STEPS.partition("step 40/")[0] + "Loss is NaN, stopping training\n").verdict == "fault"
+
+
+RETRIED = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/push.py", line 12, in push\n    send(batch)\nConnectionError: the store sent 503\n'
+    "metrics push failed (attempt 1/5), will retry in 10 s\n"
+)
+SANDBOXED = (
+    "[exec] stderr of sample 12:\nTraceback (most recent call last):\n"
+    "  File \"/tmp/12/main.py\", line 5, in <module>\n    import flask\nModuleNotFoundError: No module named 'flask'\n"
+    "[exec] sample 12: reward 0.0\n"
+)
+FAILED = (
+    "Traceback (most recent call last):\n  File \"/srv/fit.py\", line 9, in <module>\n    fit()\nKeyError: 'head'\n"
+)
+
+
+@pytest.mark.parametrize("handled", [RETRIED, SANDBOXED])
+def test_an_exception_that_the_program_handled_does_not_lead(engine: Matcher, handled: str) -> None:
+    """Neither over the one that ended the run right after it, nor where the log stops there."""
+    begun = STEPS.partition("step 40/")[0]
+    report = answer(engine, train=begun + handled + FAILED)
+    assert (report.verdict, report.diagnoses[0].fault) == ("fault", "code_bug")
+    assert [item.fault for item in report.diagnoses] == ["code_bug"]
+
+
+def test_a_log_that_stops_within_the_output_of_a_sandbox_shows_no_failure(engine: Matcher) -> None:
+    """The same traceback without the sandbox's tag is one."""
+    begun = STEPS.partition("step 40/")[0]
+    assert answer(engine, train=begun + SANDBOXED).verdict == "insufficient_evidence"
+    assert answer(engine, train=begun + SANDBOXED.partition("\n")[2].partition("[exec]")[0]).verdict == "fault"
+
+
+def test_a_retry_as_the_last_word_of_a_log_is_no_recovery(engine: Matcher) -> None:
+    """It may have been the last attempt."""
+    assert answer(engine, train=RETRIED).verdict != "insufficient_evidence"

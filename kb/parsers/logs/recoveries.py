@@ -38,6 +38,9 @@ _QUOTED = lazy_compile(
     rb"|\s{1,8}--?[A-Za-z][\w-]*(?:[ ,=]|$)"
     rb"|\s{1,16}\"(?!(?:\w*(?:message|msg|error|reason|stat(?:e|us)|except|trace|stack|log|std|output|detail|event|cause|exit|terminat|descr|fail|last)\w*)\")"
     rb"[\w.-]{1,60}\": ?[\[{\"].*[\]}\"],?\s*$"
+    # a turn of a conversation; trouble that the line itself calls ignored or expected
+    rb"|<\|\w{1,30}\|>|(?:assistant|human) ?:|.{0,360}\((?:[^()]{0,60}[,;] ?)?(?:ignored|expected)\)(?: ok)?[. ]*$"
+    rb"|.{0,360}[,:;] (?:ignored|ignoring it)(?: \([^()]{1,40}\))?[. ]*$"
     # a program that tests itself before it starts
     rb"|\[(?:self|unit|smoke)[ _-]?test\w*\]|.{0,60}\b(?:simulat(?:ing|ed) (?:an? )?(?:fault|failure|error|crash)|caught as expected)\b"
 )

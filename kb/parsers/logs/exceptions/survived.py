@@ -23,6 +23,12 @@ TRAILING = lazy_compile(
 _TROUBLE_WORDS = lazy_compile(
     rb"(?i)error|fail|traceback|exception|kill|abort|signal|srun|slurm|wandb|elastic|launch|terminat|process.?group|exit|dumped"
 )
+_RETRIES = lazy_compile(
+    rb"(?i)\b(?:will (?:be )?retr(?:y|ied)|retrying)\b.{0,40}(?:\bin \d|\d ?/ ?\d|\battempt)|\bretry(?:ing)? \d+ ?(?:/|of) ?\d"
+)
+_SANDBOX = lazy_compile(
+    rb"(?i)\[(?:reward|sandbox|verifier|judge|executor|(?:code.?)?exec)\w*\].{0,80}\b(?:stderr|stdout|output|raised|trace\w*)\b.{0,60}:\s*$"
+)
 _CALM_LINES = 3
 _FENCE = lazy_compile(rb"(?:^|[\s\]:|])(?:```|~~~)\w{0,16}\s*$")
 _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
@@ -42,6 +48,8 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
     own = own[: max(0, own.find(HEADER))]
     above = line_at(window, line_start(window, start - 1))[0][-1000:] if start > 0 else b""
     if _GUARDED.search(own) or _IGNORED.search(above) or (_FENCE.search(above) and _fenced(window, last)):
+        return True
+    if _SANDBOX.search(above) or _retries_below(window, line_at(window, last)[1]):
         return True
     return _carries_on(own, above) and _calm_after(window, line_at(window, last)[1])
 
@@ -70,6 +78,14 @@ def reported_as_skipped(window: bytes, start: int) -> bool:
 
 def _carries_on(own: bytes, above: bytes) -> bool:
     return bool(_CARRIES_ON.search(own)) or (bool(_CARRIES_ON.search(above)) and not above[:1].isspace())
+
+
+def _retries_below(window: bytes, position: int) -> bool:
+    """Whether the line below an exception says that its program tries again, and further lines show that it lived on."""
+    following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()][
+        : 1 + _CALM_LINES
+    ]
+    return len(following) > _CALM_LINES and _RETRIES.search(following[0]) is not None
 
 
 def _calm_after(window: bytes, position: int) -> bool:

@@ -69,6 +69,15 @@ def test_what_a_program_raises_to_test_itself_is_no_event(line: bytes, expected:
         (b'{"level": "error", "event": "Loss is NaN, stopping"}', False),
         (b"  - RuntimeError: NCCL error", False),
         (b"-bash: python: command not found", False),
+        (b"assistant:     FAILED tests/test_a.py::test_sum - AssertionError", True),
+        (
+            b"E0502 12:11:00.121212    4411 server.cc:213] Failed accept4: Too many open files (monitor port, ignored)",
+            True,
+        ),
+        (b"OSError: [Errno 30] Read-only file system: '/ro/x' (expected)", True),
+        (b"RuntimeError: size 4 (expected) does not match 5", False),
+        (b"received SIGHUP, ignored (nohup)", True),
+        (b"RuntimeError: shapes differ (got 3, expected 4)", False),
     ],
 )
 def test_helps_and_configurations_report_nothing(line: bytes, expected: bool) -> None:
