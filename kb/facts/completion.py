@@ -13,7 +13,16 @@ from statistics import median
 from typing import Literal
 
 from kb.facts.job_facts import CLOCK_SKEW, Facts
-from kb.facts.run_ends import closes, end_lines, is_fatal, is_forwarded, save_lost, save_repeated, stops_as_asked
+from kb.facts.run_ends import (
+    closes,
+    end_lines,
+    is_fatal,
+    is_forwarded,
+    is_of_tracker,
+    save_lost,
+    save_repeated,
+    stops_as_asked,
+)
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Structure
@@ -123,6 +132,8 @@ def _stream_ends(facts: Facts, index: int) -> Mapping[str, EndSign]:
     if all(is_forwarded(line) for _, line in lines):
         lines = _before_forwarded(stream)
     for end in end_lines(lines):
+        if is_of_tracker(end.line) and cut_short(facts):
+            continue
         if end.how not in found and _is_last(facts, index, end.offset, end.line):
             found[end.how] = EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
     return found

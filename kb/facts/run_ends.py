@@ -190,6 +190,11 @@ def stops_as_asked(line: str) -> bool:
     return _ASKED_TO_STOP.search(text) is not None and _LEAVES.search(text) is not None and not is_fatal(text)
 
 
+def is_of_tracker(line: str) -> bool:
+    """Whether a tracker reports that it is done, as it does after a failure, too."""
+    return line.startswith("wandb: ") and "success" not in line
+
+
 def is_forwarded(line: str) -> bool:
     """Whether a driver forwards a line of one of its workers, as Ray does: it may come late."""
     return _FORWARDED.match(line) is not None

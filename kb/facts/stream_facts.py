@@ -74,7 +74,7 @@ class StreamFacts:
         excused += self._helpers_after_end()
         excused += self._threads_after_main()
         excused += self._twins_of(excused)
-        self._excused = [(structure_start(item), item.end) for item in excused]
+        self._excused = [(structure_start(item), self._message_end(item)) for item in excused]
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
         )
@@ -82,6 +82,16 @@ class StreamFacts:
         self._saved = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_end"]
         self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
         self._recovered = [recovery.offset for recovery in self._recoveries]
+
+    def _message_end(self, item: Structure) -> int:
+        """Return where an exception's message ends at the latest: before the next step or what else was recognised.
+
+        Lines without a prefix can be part of a message, and so can the first lines of what follows it.
+        """
+        point = bisect_right(self._point_offsets, item.offset)
+        steps = self._point_offsets[point : point + 1]
+        others = [other.offset for other in self.summary.structures if other.offset > item.offset]
+        return min([item.end, *steps, *others])
 
     def _threads_after_end(self) -> list[Structure]:
         """Return the exceptions of side threads after the reported end: they leave the exit status of the process alone."""
@@ -300,7 +310,12 @@ class StreamFacts:
         return sorted([*found, *again.values()] if len(again) >= _START_LINES else found)
 
     def recovered(self, offset: int, rank: int | None) -> bool:
-        """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's."""
+        """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's.
+
+        What ended a main program is not over, even if a part that outlives it, such as a tracker, recovers.
+        """
+        if self.raised_by_main(offset):
+            return False
         low = bisect_right(self._recovered, offset - 1)
         high = bisect_right(self._recovered, offset + RECOVERY)
         return any(rank is None or recovery.resource.rank in (None, rank) for recovery in self._recoveries[low:high])

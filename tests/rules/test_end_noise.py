@@ -112,3 +112,40 @@ def test_a_log_that_stops_within_the_output_of_a_sandbox_shows_no_failure(engine
 def test_a_retry_as_the_last_word_of_a_log_is_no_recovery(engine: Matcher) -> None:
     """It may have been the last attempt."""
     assert answer(engine, train=RETRIED).verdict != "insufficient_evidence"
+
+
+CRASHED = "/srv/job.sh: line 61: 81211 Segmentation fault      (core dumped) python train.py\n"
+TRACKER = (
+    "wandb: Network error (ConnectTimeout), entering retry loop.\n"
+    "wandb: Network error resolved after 0:00:12, resuming normal operation.\n"
+    "wandb: Synced 6 W&B file(s), 3 media file(s), 2 artifact file(s) and 0 other file(s)\n"
+)
+
+
+def test_what_a_tracker_does_after_a_failure_does_not_undo_it(engine: Matcher) -> None:
+    """It recovers from its own trouble, and is done, while the main program has failed."""
+    begun = STEPS.partition("step 40/")[0]
+    report = answer(engine, train=begun + FAILED + TRACKER)
+    assert (report.verdict, report.diagnoses[0].fault) == ("fault", "code_bug")
+    assert answer(engine, train=begun + TRACKER).verdict == "insufficient_evidence"
+    assert answer(engine, train=STEPS + TRACKER).verdict == "no_fault"
+
+
+def test_a_handled_exception_does_not_hide_a_crash_without_a_prefix(engine: Matcher) -> None:
+    """A message of several lines ends where a step or a crash follows."""
+    begun, _, rest = STEPS.partition("step 30/")
+    after = f"step 30/{rest}".partition("step 34/")[0]
+    ignored = (
+        "Exception ignored in: <function tqdm.__del__ at 0x7f12>\nAttributeError: 'tqdm' object has no attribute 'n'\n"
+    )
+    for text in (begun + RETRIED + after + CRASHED, begun + ignored + CRASHED, begun + CRASHED + ignored):
+        assert [item.fault for item in answer(engine, train=text).diagnoses] == ["segfault"]
+
+
+def test_a_save_that_worked_at_the_second_attempt_is_no_failure(engine: Matcher) -> None:
+    """Without the success, it is one."""
+    begun = STEPS.partition("step 40/")[0]
+    failed = "WARNING:checkpoint:save failed: OSError: [Errno 28] No space left on device: '/c/r0'; removing old ones\n"
+    again = "INFO:checkpoint:saved step 39 on the second attempt\n"
+    assert answer(engine, train=begun + failed + again).verdict == "insufficient_evidence"
+    assert answer(engine, train=begun + failed).verdict == "fault"

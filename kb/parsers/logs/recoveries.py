@@ -18,6 +18,8 @@ _OVER = lazy_compile(
     rb"|(?:error|outage|issue|problem|failure|connection|link|session|network|mount|stream|service)s? (?:\w+ ){0,4}(?:is |was |are |has been |have been )?"
     rb"(?:resolved|recovered|re-?established|restored|re-?connected|is back|came back|back up)\b"
     rb"|\b(?:re-?connected|re-?opened|re-?mounted|recovered)\b(?: to\b| from\b| after\b|,| /\S{1,200}\s*$| .{0,60}(?:going on|continu|resum)|$)"
+    rb"|\b(?:saved|written|wrote|uploaded|done|completed?|ok|loaded)\b.{0,160}(?:\b(?:on|at|in) (?:the )?(?:second|third|next|last) (?:attempt|try)\b|\(attempt #?[2-9]\b|\b\d+ retried\b)"
+    rb"|\bResized to \d+ CPUs\b"
     rb"|resum(?:ed|ing) normal|resumed (?:the )?(?:upload|download|sync|stream)"
     rb"|(?:going|carrying) on(?: without|$)|(?:continuing|proceeding) (?:without|anyway)"
     rb"|\bstart(?:ing|ed) over (?:at|from) (?:\w+[ =]){0,2}\d"
@@ -64,7 +66,7 @@ READERS: tuple[Reader, ...] = (
         trigger=r"succeeded (?:on|after|at) |retry (?:was |has )?succe|(?:attempt|retry|try) #?\d+ .{0,12}succe|re-?connected|re-?opened"
         r"|re-?mounted|re-?established|recovered|(?:is|was|are|been|error|outage|issue) resolved|restored|going on|carrying on|start(?:ing|ed) over (?:at|from) "
         r"|continuing (?:without|anyway)|proceeding without|after \d+ (?:retr|attempts|tries)|came back|back up|resum(?:ed|ing) normal"
-        r"|warn_and_continue|size that fits|left in place|TMPDIR to /",
+        r"|Resized to \d|(?:second|third|next|last) (?:attempt|try)\b|\(attempt #?[2-9]|\d retried|warn_and_continue|size that fits|left in place|TMPDIR to /",
         read=_read_over,
         after=2048,
         keep=64,

@@ -24,7 +24,7 @@ _TROUBLE_WORDS = lazy_compile(
     rb"(?i)error|fail|traceback|exception|kill|abort|signal|srun|slurm|wandb|elastic|launch|terminat|process.?group|exit|dumped"
 )
 _RETRIES = lazy_compile(
-    rb"(?i)\b(?:will (?:be )?retr(?:y|ied)|retrying)\b.{0,40}(?:\bin \d|\d ?/ ?\d|\battempt)|\bretry(?:ing)? \d+ ?(?:/|of) ?\d"
+    rb"(?i)\b(?:will (?:be )?retr(?:y|ied)|retrying)\b.{0,40}(?:\bin \d|\d ?/ ?\d|\battempt|\bthe (?:batch|step|request|sample)\b)|\battempting to recover from\b|\bretry(?:ing)? \d+ ?(?:/|of) ?\d"
 )
 _SANDBOX = lazy_compile(
     rb"(?i)\[(?:reward|sandbox|verifier|judge|executor|(?:code.?)?exec)\w*\].{0,80}\b(?:stderr|stdout|output|raised|trace\w*)\b.{0,60}:\s*$"
