@@ -66,7 +66,7 @@ READERS: tuple[Reader, ...] = (
         trigger=r"succeeded (?:on|after|at) |retry (?:was |has )?succe|(?:attempt|retry|try) #?\d+ .{0,12}succe|re-?connected|re-?opened"
         r"|re-?mounted|re-?established|recovered|(?:is|was|are|been|error|outage|issue) resolved|restored|going on|carrying on|start(?:ing|ed) over (?:at|from) "
         r"|continuing (?:without|anyway)|proceeding without|after \d+ (?:retr|attempts|tries)|came back|back up|resum(?:ed|ing) normal"
-        r"|Resized to \d|(?:second|third|next|last) (?:attempt|try)\b|\(attempt #?[2-9]|\d retried|warn_and_continue|size that fits|left in place|TMPDIR to /",
+        r"|Resized to \d|second attempt|third attempt|next attempt|\(attempt #?[2-9]|\d retried|warn_and_continue|size that fits|left in place|TMPDIR to /",
         read=_read_over,
         after=2048,
         keep=64,
