@@ -9,7 +9,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
 from kb.facts.completion import Completion, cut_short
 from kb.facts.job_facts import Facts
-from kb.facts.run_ends import is_fatal, is_frame
+from kb.facts.run_ends import is_fatal, is_frame, save_lost
 from kb.facts.signals import Signal
 from kb.model import Phase, ProgressPoint, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
@@ -87,6 +87,7 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
         ]
         calls = calls or lines
         after = stream.points[-1].offset if stream.points else -1
+        planned = stream.reached_planned_end()
         if lines and lines[-1][0] > after and (cut := _cut_traceback(lines)) is not None:
             found.append((index, Structure("error_line", cut[0], cut[0] + len(cut[1]), cut[1][:512])))
             continue
@@ -95,6 +96,8 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
             if at <= after or not trouble or quoted(line.encode()) or _RESTARTED.search(line):
                 continue
             if stream.exceptions and (_THREAD_HEADER.match(line) or _RAISES.match(line)):  # the exception itself counts
+                continue
+            if 0 <= planned < at and not (is_fatal(line) or save_lost(line)):  # after the last step, as planned
                 continue
             if not facts.survived(index, at, None):
                 found.append((index, Structure("error_line", at, at + len(line), line[:512])))

@@ -19,6 +19,7 @@ from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StageMark, StreamSummary, head_lines, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
+SPEAKS = 3  # lines of workers at the end of a log that show that they work on
 TWIN = 400  # bytes between the last lines of two exceptions that threads write at the same time
 RECOVERY = 2048  # bytes after trouble in which a line may report that it is over
 _TROUBLE = lazy_compile(
@@ -43,6 +44,11 @@ def structure_start(structure: Structure) -> int:
 def _is_stopped_helper(item: Structure) -> bool:
     """Whether a shell names the process that got SIGTERM, and so reports on one of several that it started."""
     return item.fields.get("signal") == "SIGTERM" and item.resource.pid is not None
+
+
+def _raised_at(item: Structure) -> tuple[object, str]:
+    """Return the class of an exception and the place that raised it, without Ray's count of repetitions."""
+    return item.fields.get("type"), str(item.fields.get("last_frame") or "").partition(" [repeated ")[0]
 
 
 def _text(line: str) -> str:
@@ -73,6 +79,7 @@ class StreamFacts:
         excused += self._threads_after_end()
         excused += self._helpers_after_end()
         excused += self._threads_after_main()
+        excused += self._handled_by_workers()
         excused += self._twins_of(excused)
         self._excused = [(structure_start(item), self._message_end(item)) for item in excused]
         self.stopped_itself = any(
@@ -130,6 +137,21 @@ class StreamFacts:
             if before and alone and _THREAD_START.match(str(item.fields.get("frames") or "")):
                 after.append(item)
         return after
+
+    def _handled_by_workers(self) -> list[Structure]:
+        """Return the exceptions of worker processes before a later training step, if workers still print at the end.
+
+        An exception that a worker does not handle ends its task, and with it the driver's next step. What was handled before
+        the last step is handled after it, too.
+        """
+        raised = [item for item in self.exceptions if item.resource.pid is not None]
+        if not raised or not self._point_offsets:
+            return []
+        last = self._point_offsets[-1]
+        spoken = [line for at, line in tail_lines(self.summary) if at > last and line.strip()]
+        working = sum(peel(line.encode("utf-8", "replace")).pid is not None for line in spoken) >= SPEAKS
+        routine = {_raised_at(item) for item in raised if item.offset < last} if working else set()
+        return [item for item in raised if _raised_at(item) in routine]
 
     def _twins_of(self, excused: list[Structure]) -> list[Structure]:
         """Return the exceptions without frames right below an excused one that says the same: two threads wrote at once."""

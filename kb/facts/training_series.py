@@ -20,6 +20,7 @@ from kb.values import dataclass
 BAR = "tqdm"
 RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another attempt in the same file
 OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
+LEAST_ELAPSED, ELAPSED = 8, 3.0  # lines, and the factor from the first to the last, of the time since the start
 MOST_TOTALS = 64  # lengths of bars in a file; if there are more, they count batches or files
 
 
@@ -52,7 +53,7 @@ class _Bar:
 
 def training_series(summary: StreamSummary) -> Series:
     """Return the series of a stream, with the bars of evaluations marked, and steps added to lines without one."""
-    series = summary.series
+    series = _without_elapsed(summary.series)
     bars = [at for at, p in enumerate(series.points) if _is_bar(p)]
     stepless = any(_belongs_to_a_step(p) for p in series.points)
     if len(bars) < 2 and not stepless:
@@ -63,6 +64,26 @@ def training_series(summary: StreamSummary) -> Series:
     if stepless:
         _number_lines(points, thinned=series.mask != 0)
     return replace(series, points=tuple(points))
+
+
+def _without_elapsed(series: Series) -> Series:
+    """Return the series without durations that are the time since the start of the run: they rise with every line.
+
+    A step that takes longer and longer does not do so without a single exception.
+    """
+    forms: dict[str, list[float]] = {}
+    for point in series.points:
+        if point.seconds is not None:
+            forms.setdefault(point.format, []).append(point.seconds)
+    elapsed = {form for form, values in forms.items() if _only_rises(values)}
+    if not elapsed:
+        return series
+    return replace(series, points=tuple(replace(p, seconds=None) if p.format in elapsed else p for p in series.points))
+
+
+def _only_rises(values: Sequence[float]) -> bool:
+    rises = len(values) >= LEAST_ELAPSED and all(later > earlier for earlier, later in pairwise(values))
+    return rises and values[-1] >= ELAPSED * values[0]
 
 
 def steps_over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:

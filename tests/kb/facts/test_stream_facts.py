@@ -45,6 +45,22 @@ def test_threads_that_write_at_once_after_the_end_fail_no_run() -> None:
     assert [known.went_on(item.offset) for item in known.exceptions] == [True, False]
 
 
+def test_a_worker_that_works_on_has_handled_its_exception() -> None:
+    """A later step was logged, and workers print after it. An exception after the last step may have ended the run."""
+    said = "(Rollout pid=811) parsing the answer\n"
+    error = '(Rollout pid=811) Traceback (most recent call last):\n(Rollout pid=811)   File "/srv/act.py", line 3, in act\n(Rollout pid=811)     act()\n(Rollout pid=811) TypeError: no answer\n'
+
+    def handled(text: str) -> list[bool]:
+        known = StreamFacts(scanned(text, BOOK))
+        return [known.went_on(item.offset) for item in known.exceptions]
+
+    step = "step 7 loss 2.0\n"
+    assert handled("step 6 loss 2.1\n" + error + step + said * 4) == [True]
+    assert handled("step 6 loss 2.1\n" + error + step) == [False]
+    assert handled("step 6 loss 2.1\n" + step + error + said * 4) == [False]
+    assert handled("step 6 loss 2.1\n" + error + step + error + said * 4) == [True, True]
+
+
 def test_silence_since_the_main_program_ended() -> None:
     """Nothing but the scheduler's own lines lies between its exception and the stop."""
     error = (

@@ -212,3 +212,16 @@ def test_the_rows_of_a_table_of_results_are_of_one_step() -> None:
     last = facts.last_step()
     assert last is not None
     assert last.step == 3
+
+
+def test_the_time_since_the_start_is_no_duration_of_a_step() -> None:
+    """A time that rises with every line is left out; one that falls once is the duration of a step."""
+
+    def seconds(values: list[float]) -> list[float | None]:
+        points = [ProgressPoint(at * 50, step=at, seconds=value, format="f") for at, value in enumerate(values)]
+        return [point.seconds for point in training_series(stream(points=points)).points]
+
+    rising = [9.3, 14.4, 18.4, 24.0, 29.0, 34.0, 38.6, 43.3]
+    assert seconds(rising) == [None] * 8
+    assert seconds([*rising, 40.0]) == [*rising, 40.0]
+    assert seconds([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7])[-1] == 1.7
