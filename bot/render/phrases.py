@@ -47,7 +47,7 @@ _ADVICE = {
     "wait": "Don't requeue yet. Wait for the external problem to clear",
 }
 _NO_ADVICE = {
-    "fault": "No restart advised",
+    "fault": "No restart needed",
     "no_match": "Find the cause before you restart: no rule explains this failure",
     "insufficient_evidence": "Add what is listed under missing evidence, then diagnose again",
 }
@@ -295,7 +295,7 @@ def confidence(diagnosis: Diagnosis, limit: int | None = None) -> str:
 
 GRADES = {
     "look": "read-only",
-    "safe": "safe: affects only this job",
+    "safe": "affects only this job",
     "disruptive": "disruptive: affects other jobs",
 }
 

@@ -29,7 +29,7 @@ from kb.rulebase.rule import Rulebook
 from kb.values import dataclass
 
 _BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
-_SYMPTOM = "Only a symptom is known; until its cause is, a repeat can fail again"
+_SYMPTOM = "Only a symptom is known; until you know the cause, a rerun may fail too"
 _SPOILS = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # from then on, the weights are wrong
 SINGLE = 2  # up to this many nodes count as a single suspect (the two ends of a link)
 POINTS = 32  # number of iteration lines used to compute the duration of a step
@@ -225,7 +225,7 @@ def _raised(
         return advice, why
     back = [node for node in alike[-1].without if node in run.nodes]
     if back:
-        return advice, f"{why}; {back[0]} should have been left out{_incidents(alike[-1:])} and was used again"
+        return advice, f"{why}; {back[0]} should have been excluded{_incidents(alike[-1:])} but was used again"
     own = nodes_digest(run.nodes)
     after = (*(earlier_attempt.ran_on for earlier_attempt in alike[1:]), own)
     moved = [item for item, place in zip(alike, after, strict=True) if _moved(item, place)]
@@ -280,7 +280,7 @@ def _graded(ranked: Ranked, barred: Sequence[Exclusion], run: RunFacts) -> tuple
     if best.fault.id == "time_limit" and wanted == "requeue":
         return _past_the_limit(why, run)
     if again and wanted == "requeue" and best.fault.id not in STOPS:
-        return "fix_first", f"{why}; but an earlier attempt ended the same way, so a repeat does not cure it"
+        return "fix_first", f"{why}; but an earlier attempt ended the same way, so a rerun will not help"
     return wanted, why
 
 
@@ -291,7 +291,7 @@ def _past_the_limit(why: str, run: RunFacts) -> tuple[Advice, str]:
     if done.last_iteration is not None and done.last_checkpoint is None:
         return (
             "resubmit",
-            "The logs show no complete checkpoint; without one, a repeat starts again and reaches the limit too",
+            "The logs show no complete checkpoint; without one, a rerun starts over and hits the limit again",
         )
     if last is None or "time_limit" not in last.faults or last.reached is None or done.last_iteration is None:
         return "requeue", why
@@ -323,7 +323,7 @@ def _options(barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tupl
     if barred:
         choices.append(Option("requeue_without", some, "repeated steps and start-up, plus the wait for a spare node"))
     choices += [
-        Option("restart_in_place", some, "repeated steps and start-up; lost again if the same node fails again"),
+        Option("restart_in_place", some, "repeated steps and start-up, lost once more if the same node fails"),
         Option("resubmit", some, "repeated steps and start-up, plus the wait in the queue"),
     ]
     return tuple(choices)

@@ -39,7 +39,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
     best, facts, places = ranked.best, layout.facts, layout.places
     if not best.rule.patterns:  # an unknown failure: its place is known
         return _of_event(best, places, quoted) or only_silent_rank(ranked, layout) or first_ended(best, layout)
-    found = whole_job(quoted, "it ended the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
+    found = whole_job(quoted, "affects the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
     if (
         not found and not best.ranks
     ):  # a hang belongs to no rank; the missing rank is in another finding of the same fault
@@ -92,7 +92,7 @@ def _compared(best: Finding, places: Places) -> tuple[Suspect, ...]:
             pod=item.resource.container,
             gpu=GpuRef(index=int(item.resource.gpu)) if item.resource.gpu and item.resource.gpu.isdigit() else None,
             score=round(1.0 / (at + 1), 3),
-            why="differs from every other rank" if at == 0 else "differs from most other ranks",
+            why="differs from all other ranks" if at == 0 else "differs from most other ranks",
         )
         for at, item in enumerate(chosen[:SUSPECTS])
     )
@@ -134,7 +134,7 @@ def _by_evidence(
 def _by_own_lines(
     own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]
 ) -> tuple[Suspect, ...]:
-    """Return those whose own lines show it; nobody of what one rank logs for the whole run."""
+    """Return those whose by its own log; nobody of what one rank logs for the whole run."""
     if _of_the_whole_run(own, ranked.best, layout):
         return ()
     if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
