@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from kb.collectives.communicators import JobTraces, op_of
 from kb.collectives.program_order import Divergence
@@ -121,7 +122,11 @@ def _left_order(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     else:
         score = _SCORE["out_of_order"] if divergence.by == "peers" and divergence.peers > 2 else _FEW_PEERS
     missed = [] if divergence is None or divergence.instead is None else [_about(job, rank, divergence.instead)]
-    return _culprit(job, rank, "out_of_order", (*reasons, *_where(graph, rank)), graph, score=score, about=missed)
+    found = _culprit(job, rank, "out_of_order", (*reasons, *_where(graph, rank)), graph, score=score, about=missed)
+    if divergence is None or divergence.instead is None or divergence.by == "none":
+        return found
+    did, instead = (_op_reference(job, rank, step) for step in (divergence.did, divergence.instead))
+    return replace(found, differs="order", ran=did, others=instead)
 
 
 def _divergence_text(job: JobTraces, rank: int, divergence: Divergence) -> str:
@@ -173,7 +178,10 @@ def _odd(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     if tied:
         reasons.append("neither side has a majority, so the dumps do not show which one is wrong")
     score = _TIED if tied else _SCORE["disagrees"]
-    return _culprit(job, rank, "disagrees", tuple(reasons), graph, score=score, about=about)
+    found = _culprit(job, rank, "disagrees", tuple(reasons), graph, score=score, about=about)
+    first = graph.odd[rank][0][1]
+    ran, others = (next((text for text, ranks in first.odd if (rank in ranks) is own), "") for own in (True, False))
+    return replace(found, differs=first.what, ran=ran, others=others if first.tied else first.expected)
 
 
 def _where(graph: WaitGraph, rank: int) -> list[str]:

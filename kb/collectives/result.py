@@ -68,7 +68,8 @@ class Communicator:
 class Culprit:
     """A rank that others wait for while it waits for none, or that differs. `score` from 0 to 1, `groups` by name.
 
-    `op` and `seq`: the operation of the first group that it has not queued, or queued differently.
+    `op` and `seq`: the operation of the first group that it has not queued, or queued differently. `ran`: what it queued;
+    `others`: what its peers queued in its place; `differs`: what of the two differs, "" if the rank queued nothing there.
     """
 
     rank: int
@@ -80,6 +81,9 @@ class Culprit:
     seq: int | None = None
     source: str = ""
     frames: tuple[Frame, ...] = ()  # of its first unfinished operation, innermost first
+    ran: str = ""
+    others: str = ""
+    differs: Literal["op", "size", "dtype", "order", ""] = ""
 
 
 @dataclass(frozen=True, slots=True)

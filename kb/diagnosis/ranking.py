@@ -79,10 +79,11 @@ def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:
     return measured and symptom.fault.id in _ENDS and _last_words(symptom.first, facts)
 
 
-def _by_score(item: tuple[tuple[float, tuple[str, ...]], Finding]) -> tuple[float, float, int, int, str]:
+def _by_score(item: tuple[tuple[float, tuple[str, ...]], Finding]) -> tuple[float, bool, float, int, int, str]:
     (score, _), one = item
     first = one.first
-    return (-score, first.time if first.time is not None else math.inf, first.stream, first.offset, one.rule.id)
+    vague = first.compared and first.resource.rank is None and first.resource.node is None  # a comparison that names nobody
+    return (-score, vague, first.time if first.time is not None else math.inf, first.stream, first.offset, one.rule.id)
 
 
 def _by_fault(scored: Sequence[tuple[float, tuple[str, ...], Finding]]) -> list[Ranked]:

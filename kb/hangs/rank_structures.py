@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from kb.facts.evidence import Evidence
 from kb.hangs.rank_fields import slow_fields
-from kb.hangs.rank_timing import slow_ranks
+from kb.hangs.rank_timing import LEAST_SECONDS, slow_ranks
 from kb.hangs.sourced_structures import MOST, SourcedStructure, streams_of, structure_from
 from kb.model import Resource, Scalar
 from kb.scanning.summary import StreamSummary
+
+_COMPARABLE = 100  # a factor from here on says less than the two values
 
 
 def compare_ranks(evidence: Evidence) -> Evidence:
@@ -35,4 +37,11 @@ def rank_log_structures(streams: Sequence[StreamSummary], *, uneven: bool = Fals
 
 def peer_fields(metric: str, value: float, usual: float) -> dict[str, Scalar]:
     """Return the fields of a `peer_outlier` whose value exceeds its peers'."""
-    return {"metric": metric, "way": "above", "size": round(value / usual - 1, 4) if usual else None}
+    return {
+        "metric": metric,
+        "way": "above",
+        "size": round(value / usual - 1, 4) if usual else None,
+        "times": f"{value / usual:.1f}" if usual and value < _COMPARABLE * usual else None,
+        "value": f"{value:.3g} s",
+        "usual": f"{usual:.3g} s" if usual > LEAST_SECONDS else f"at most {LEAST_SECONDS:g} s",
+    }

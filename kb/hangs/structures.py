@@ -18,17 +18,18 @@ from kb.hangs.checkpoint_saves import slow_save
 from kb.hangs.kubernetes_events import relevant_events
 from kb.hangs.late_ranks import last_within, late_ranks
 from kb.hangs.non_log_evidence import NonLogEvidence, expected_ranks
-from kb.hangs.rank_structures import rank_log_structures
+from kb.hangs.rank_structures import peer_fields, rank_log_structures
 from kb.hangs.rank_timing import slow_group
 from kb.hangs.sourced_structures import MOST, SourcedStructure, structure_from
 from kb.hangs.state import HangState, stillness_limits
 from kb.hangs.votes import phase_of
 from kb.hangs.warmup import stuck_warm_up, warm_up_of
-from kb.model import Event, Resource, Scalar
+from kb.model import Event, Frame, Resource, Scalar
 from kb.report import BLOCKER_UNKNOWN, Hang, short_ranges
 from kb.stacks.activity import ProcessActivity
-from kb.stacks.outliers import Outlier, compare
+from kb.stacks.outliers import Comparison, Outlier, StackGroup, compare
 
+_PLACES = 3  # of the ranks' stacks that are named
 EVENTS = 64  # number of newest events of one kind to keep
 
 
@@ -85,21 +86,23 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
     sources = {item.resource.rank: item.source for item in ordered if not item.child}
     if seen.outliers and not seen.shared:
         for place, item in enumerate(seen.outliers[:MOST]):
-            yield _outlier(item, place, seen.fault, sources.get(item.rank, "stacks"), overdue=state.overdue)
+            yield _outlier(item, place, seen, sources.get(item.rank, "stacks"), overdue=state.overdue)
     elif seen.fault:
         group = seen.groups[0] if seen.groups else None
         fields: dict[str, Scalar] = {
-            "class": seen.fault,
+            "class": "crossed" if seen.fault == "collective_desync" else seen.fault,
             "shared": "yes",
             "activity": group.doing.activity if group else "",
             "frame": _frame(group.doing) if group else "",
+            "others": _places(seen.groups) if seen.fault == "collective_desync" else "",
         }
         yield structure_from("stacks", "stacks", seen.reason, fields, Resource())
 
 
-def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> SourcedStructure:
+def _outlier(outlier: Outlier, place: int, seen: Comparison, source: str, *, overdue: bool) -> SourcedStructure:
     """Yield a rank held up by its storage: its saves used to be quick, and the current one takes far longer."""
-    fault = outlier.doing.fault or fault
+    fault = outlier.doing.fault or seen.fault
+    crowd = seen.groups[seen.crowd] if seen.crowd is not None else None
     held = overdue and fault == "checkpoint_save"
     fields: dict[str, Scalar] = {
         "class": "storage_io" if held else fault,
@@ -109,15 +112,27 @@ def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: 
         "frame": _frame(outlier.doing),
         "context": outlier.doing.context,
         "place": place,
+        "caller": _at(outlier.doing.caller),
+        "others": _places([crowd]) if crowd is not None else "",
     }
     line = f"rank {outlier.rank}: {outlier.why}" if f"rank {outlier.rank}" not in outlier.why else outlier.why
     line += "; earlier saves took a small part of this time" if held else ""
     return structure_from(source, "stacks", line, fields, replace(outlier.resource, rank=outlier.rank))
 
 
+def _places(groups: Sequence[StackGroup]) -> str:
+    """Return where the first few groups are, by the nearest frames of the run's own code: `ranks 0,2 in step (a.py:9)`."""
+    named = [(group, _at(group.doing.caller) or _frame(group.doing)) for group in groups[:_PLACES]]
+    return ", ".join(f"rank{'s' * (group.count != 1)} {group.ranks} in {where}" for group, where in named if where)
+
+
 def _frame(doing: ProcessActivity) -> str:
     """Return the decisive frame or, if that is native, the nearest frame of the run's own code."""
-    frame = doing.frame if doing.frame is not None and doing.frame.line else doing.caller or doing.frame
+    return _at(doing.frame if doing.frame is not None and doing.frame.line else doing.caller or doing.frame)
+
+
+def _at(frame: Frame | None) -> str:
+    """Return a frame as `function (file:line)`; empty for None."""
     if frame is None:
         return ""
     place = frame.file.rsplit("/", 1)[-1] + (f":{frame.line}" if frame.line else "")
@@ -141,6 +156,9 @@ def _of_collectives(state: HangState) -> Iterator[SourcedStructure]:
             "group": ", ".join(item.groups[:4]),
             "score": round(item.score, 3),
             "place": place,
+            "differs": item.differs,
+            "ran": item.ran,
+            "others": item.others,
         }
         line = f"rank {item.rank}: {'; '.join(item.reasons[:3])}"
         yield structure_from(item.source or "flight_recorder", "collectives", line, fields, Resource(rank=item.rank))
@@ -185,6 +203,8 @@ def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
             "metric": worst.metric,
             "way": way,
             "size": round(worst.size, 4),
+            "value": f"{worst.value:.4g}",
+            "usual": f"{worst.median:.4g}",
             "place": place,
             "standing": "yes" if worst.standing else "no",
         }
@@ -208,7 +228,7 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
             f"ranks {short_ranges(group.ranks)} compute for {group.value:.4g} s a step, the others for {group.usual:.4g} s; "
             f"among them, rank {rank} joins {name} last, and the others wait for it within their own step"
         )
-        fields: dict[str, Scalar] = {"metric": "compute_time", "way": "above", "place": 0, "standing": "yes"}
+        fields: dict[str, Scalar] = peer_fields("compute_time", group.value, group.usual) | {"place": 0, "standing": "yes"}
         yield structure_from(group.source, "metrics", line, fields, Resource(rank=rank))
         return
     for place, late in enumerate(late_ranks(parts.rings)[:MOST]):
@@ -217,6 +237,7 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
             f"{late.lag:.3g} s after the others, with {late.period:.3g} s between operations"
         )
         fields = {"metric": "arrival", "way": "above", "size": round(late.lag / late.period, 4), "place": place}
+        fields |= {"value": f"{late.lag:.3g} s", "often": f"{late.often:.0%}", "group": late.group}
         yield structure_from(late.source or "flight_recorder", "metrics", line, fields, Resource(rank=late.rank))
 
 

@@ -57,9 +57,9 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "process_start": "rank local_rank pid node",
         "progress": "seen last",
         "hang": "state votes probes blocked_on",
-        "stack_outlier": "class shared sure activity frame context place",
-        "collective_culprit": "why op seq group score place state",
-        "peer_outlier": "metric way size place standing field",
+        "stack_outlier": "class shared sure activity frame context place caller others",
+        "collective_culprit": "why op seq group score place state differs ran others",
+        "peer_outlier": "metric way size place standing field times value usual often group",
         "slow_phase": "phase seconds usual step",
         "off_plan": "what value planned step",
         "platform_event": "kind reason exit_code signal container restarts count check gpu states metric "

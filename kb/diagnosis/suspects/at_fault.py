@@ -134,7 +134,7 @@ def _by_evidence(
 def _by_own_lines(
     own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]
 ) -> tuple[Suspect, ...]:
-    """Return those whose by its own log; nobody of what one rank logs for the whole run."""
+    """Return those whose own lines show it; nobody of what one rank logs for the whole run."""
     if _of_the_whole_run(own, ranked.best, layout):
         return ()
     if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):

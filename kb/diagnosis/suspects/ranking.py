@@ -38,7 +38,7 @@ def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
         for suspect_claim in chosen
         if by_place[suspect_claim.place.rank, suspect_claim.place.node] is suspect_claim
     ]
-    leading = rest = "by its own log"
+    leading = rest = "seen in own log"
     if len(found) == 1:
         leading = "the only one to report it in these logs"
     elif found and _leads(found[0], claims):

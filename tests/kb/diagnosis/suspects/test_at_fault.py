@@ -606,8 +606,8 @@ def test_logs_that_show_it_are_counted() -> None:
     ("times", "leading", "rest"),
     [
         (("17:40:01", "17:40:09"), "first to report it", "reported it later"),
-        (("17:40:01", "17:40:02"), "by its own log", "by its own log"),  # within the skew of two clocks
-        (("", ""), "by its own log", "by its own log"),  # no common clock
+        (("17:40:01", "17:40:02"), "seen in own log", "seen in own log"),  # within the skew of two clocks
+        (("", ""), "seen in own log", "seen in own log"),  # no common clock
     ],
 )
 def test_who_reports_first_in_separate_logs_is_only_known_by_the_clock(times, leading, rest) -> None:
