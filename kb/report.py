@@ -30,6 +30,7 @@ class GpuRef:
 
 BLOCKER_UNKNOWN = "blocker unknown"
 WAITING = f"waiting; {BLOCKER_UNKNOWN}"  # the reason for those that wait, where nothing shows for whom: not at fault
+REPORTED = "reported it"  # the reason for those that only ran into a fault that lies elsewhere: not at fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from bot.pages.attempts import attempt_rows
 from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
 from bot.policy.console_links import ConsoleLink
-from bot.render import phrases, text_format
+from bot.render import decisions, phrases, text_format
 from bot.render.headline import Tone, explanation, headline, key_line, tone
 from bot.render.pictures import curves_svg, heat_svg, timeline_svg
 from bot.render.pictures.timeline_words import alt_text
@@ -140,7 +140,7 @@ def incident_page(
         steps=[
             (f"{step.at:%Y-%m-%d %H:%M}Z", step.step.who, step_text(step, about.number or 0)) for step in about.steps
         ],
-        decided=phrases.decided(report),
+        decided=decisions.decided(report),
         urgency=_urgency(report),
         verdict=_VERDICTS.get(report.verdict, report.verdict),
         tone=tone(report),
@@ -203,7 +203,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
             "" if reached.last_progress is None else text_format.clock(reached.last_progress, report.time_zone),
         ),
         ("Last checkpoint", "" if reached.last_checkpoint is None else f"{reached.last_checkpoint:,}"),
-        ("Steps lost", phrases.steps_lost(lost) if failed else ""),
+        ("Steps lost", decisions.steps_lost(lost) if failed else ""),
         ("GPU-hours lost", f"{lost.gpu_hours_lost:,.1f}" if failed and lost.gpu_hours_lost is not None else ""),
         ("Before", phrases.attempts_before(job)),
     )

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bot.render import phrases, text_format
+from bot.render import decisions, phrases, text_format
 from bot.render.text_format import shown
 from bot.render.theme import page_style
 from bot.runtime.redaction import redact_once
@@ -47,7 +47,12 @@ def _environment() -> Environment:
         "web": web,
     }
     own = {"style": Markup(style()), "policy": escape(policy(framed=True))}  # noqa: S704 - our own file
-    made.globals |= {"w": phrases, **own}  # no mask may take the policy's digest for a secret
+    made.globals |= {
+        "w": phrases,
+        "decisions": decisions,
+        "tail": text_format.tail,
+        **own,
+    }  # no mask may take the policy's digest for a secret
     return made
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from bot.render.decisions import unfailed
 from bot.render.excerpt import excerpt
-from bot.render.phrases import group_text, source, unfailed
+from bot.render.phrases import group_text, source
 from bot.render.text_format import few, shown
-from kb.report import WAITING
+from kb.report import REPORTED, WAITING
 
 if TYPE_CHECKING:
     from kb.report import Diagnosis, Report, Suspect
@@ -28,7 +29,7 @@ def headline(report: Report) -> str:
         return report.summary or f"{state[:1].upper()}{state[1:]}."
     who = culprit(first)
     if not who:
-        return first.title
+        return f"{first.title}{_reporters(first)}"
     for word in _RANKS:
         if who.startswith(word) and first.title.startswith(word):
             return f"{who} {first.title.removeprefix(word)}"
@@ -77,6 +78,16 @@ def culprit(diagnosis: Diagnosis) -> str:
     return f"{who[:1].upper()}{who[1:]}"
 
 
+def _reporters(diagnosis: Diagnosis) -> str:
+    """Return who ran into a fault that lies elsewhere: ` (reported by rank 3 on node-b)`; empty if somebody is accused."""
+    group = [suspect for suspect in diagnosis.suspects if suspect.kind == diagnosis.suspects[0].kind]
+    if not group or any(suspect.why != REPORTED for suspect in diagnosis.suspects):
+        return ""
+    return (
+        f" (reported by {group_text(group[:_NODES])}{f' and {more} more' if (more := len(group) - _NODES) > 0 else ''})"
+    )
+
+
 def _gpu(suspect: Suspect) -> str:
     """Return a GPU by one of its identifiers."""
     gpu = suspect.gpu
@@ -85,7 +96,7 @@ def _gpu(suspect: Suspect) -> str:
 
 
 def _is_accused(suspect: Suspect) -> bool:
-    if suspect.why == WAITING:
+    if suspect.why in (WAITING, REPORTED):
         return False
     return suspect.rank is not None if suspect.kind == "rank" else bool(suspect.node or suspect.gpu)
 

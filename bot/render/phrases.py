@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.render.text_format import at, clock, few, joined, many, size, tail
-from kb.model import NOT_FAILED
+from bot.render.text_format import at, clock, few, joined, many, size
 from kb.precedents.phrases import sentences
-from kb.report import BLOCKER_UNKNOWN, WAITING, ranges
+from kb.report import BLOCKER_UNKNOWN, REPORTED, WAITING, ranges
 
 if TYPE_CHECKING:
     from kb.model import Gap
     from kb.report import (
-        Decision,
         Diagnosis,
         EvidenceItem,
         Hang,
@@ -31,129 +29,6 @@ if TYPE_CHECKING:
         Suspect,
         TimeZone,
     )
-
-_EXCLUDED = 8  # nodes named in one sentence
-_LEAST_HOURS = 0.05  # below this, no figure is shown
-
-
-# --- what to do ------------------------------------------------------------------------------------------------------
-
-_ADVICE = {
-    "requeue": "Requeue unchanged",
-    "requeue_without": "Requeue",
-    "restart_in_place": "Restart in place, on the same nodes",
-    "resubmit": "Resubmit with a change",
-    "fix_first": "Don't requeue yet. Fix the cause",
-    "wait": "Don't requeue yet. Wait for the external problem to clear",
-}
-_NO_ADVICE = {
-    "fault": "No restart needed",
-    "no_match": "Find the cause before you restart: no rule explains this failure",
-    "insufficient_evidence": "Add what is listed under missing evidence, then diagnose again",
-}
-_CHANGES = frozenset(
-    ("change_config", "fix_access", "fix_code", "fix_data", "fix_environment", "free_space", "raise_limit")
-)  # steps of a remedy that change the job or what it needs
-_RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # these start the job again right away
-
-
-def decided(report: Report) -> str:
-    """Return the decision in one to three sentences: action, excluded nodes, checkpoint, cost."""
-    decision = report.decision
-    if report.verdict in NOT_FAILED:
-        return f"{_unfailed_advice(report)}."
-    head = _head(report) or _NO_ADVICE.get(report.verdict, _NO_ADVICE["fault"])
-    names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
-    return f"{head}{_restart(decision, names)}.{_lost(decision)}"
-
-
-def _head(report: Report) -> str:
-    decision = report.decision
-    if decision.find_cause:
-        return "Find the cause before you restart"
-    if decision.advice == "requeue_without" and not decision.exclude:
-        return "Find the faulty node, then requeue without it"
-    if decision.advice == "resubmit" and report.diagnoses and (steps := report.diagnoses[0].remediation):
-        if steps[0].action in _CHANGES:
-            return f"{_ADVICE['resubmit']} (see below)"
-        if steps[0].grade == "look":
-            return "Check first, then resubmit with a change"
-    return _ADVICE.get(decision.advice, "")
-
-
-def _unfailed_advice(report: Report) -> str:
-    """Return what to do if no failure was found."""
-    if report.hang.lone is not None:
-        return "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
-    if report.verdict == "no_fault":
-        return "Nothing to do"
-    return _NO_ADVICE[report.verdict]
-
-
-def unfailed(report: Report) -> str:
-    """Return the state of a run in which nothing failed, as part of a sentence."""
-    return {
-        "completed": "the run completed normally",
-        "stopped": "the run stopped as planned",
-        "running": "running, no failure so far",
-    }.get(report.phase, "no failure found")
-
-
-def _restart(decision: Decision, excluded: str) -> str:
-    """Return how to start the job again: from which checkpoint, without which nodes."""
-    without = f" without {excluded}" if excluded else ""
-    checkpoint = "" if decision.from_checkpoint is None else f" from checkpoint {decision.from_checkpoint}"
-    if decision.find_cause:
-        return checkpoint
-    if decision.advice in _RESTARTS:
-        return f"{without}{',' if checkpoint else ''}{checkpoint}"
-    if decision.advice == "none":
-        return f"{'; leave out ' if excluded else ''}{excluded}{',' if checkpoint else ''}{checkpoint}"
-    if checkpoint:
-        return f", then resume{checkpoint}{without}"
-    return f", then requeue{without}" if without else " first" if decision.advice == "fix_first" else ""
-
-
-def _lost(decision: Decision) -> str:
-    """Return the steps and GPU time lost; empty if neither is known."""
-    hours = decision.gpu_hours_lost
-    time = "" if hours is None else f"{hours:.1f} GPU-hours" if hours >= _LEAST_HOURS else "a few GPU-minutes"
-    if decision.steps_lost is None:
-        return f" Lost: {time}." if time else ""
-    noun = "step" if max(decision.steps_lost, decision.steps_lost_at_most or 0) == 1 else "steps"
-    return f" Lost: {steps_lost(decision)} {noun}{f' ({time})' if time else ''}."
-
-
-def steps_lost(decision: Decision) -> str:
-    """Return the number of steps to repeat; a range where the run logs only every few steps. Empty if unknown."""
-    least, most = decision.steps_lost, decision.steps_lost_at_most
-    if least is None:
-        return ""
-    if most is None or most <= least:
-        return f"{least:,}"
-    return f"{f'{least:,} to' if least else 'up to'} {most:,}"
-
-
-def reason(decision: Decision) -> str:
-    """Return the reason for the advice as a sentence; empty if there is none."""
-    why = decision.why
-    return f"{why[:1].upper()}{why[1:]}{'' if why.endswith(('.', '!', '?')) else '.'}" if why else ""
-
-
-def owned(decision: Decision) -> str:
-    """Return the owner, as `Owner: hardware.`; empty if nobody needs to act."""
-    return "" if decision.owner in ("none", "") else f"Owner: {decision.owner}."
-
-
-def excluded(decision: Decision) -> list[str]:
-    """Return the nodes to exclude, with the scope and the reason; those that share both in one sentence."""
-    alike: dict[tuple[str, str], list[str]] = {}
-    for item in decision.exclude:
-        alike.setdefault((item.scope, item.why), []).append(item.node)
-    return [
-        f"Exclude {few(names, limit=_EXCLUDED)} from {'all jobs' if scope == 'cluster' else 'this job only'}{tail(why)}"
-        for (scope, why), names in alike.items()
-    ]
 
 
 def remembered(report: Report) -> list[str]:
@@ -226,6 +101,8 @@ def within_epoch(reached: Progress) -> str:
     return f"{reached.epoch_iteration}{total} in {where}"
 
 
+_PROBES = {"silence": "logs", "spin": "GPU load", "collective": "collectives"}  # what each of these looks at
+_VOTED = {"yes": "seen in", "no": "not in", "not_observable": "no data on"}
 VOTES = {"yes": "yes", "no": "no", "not_observable": "not observable"}
 
 
@@ -239,8 +116,12 @@ def voted(hang: Hang) -> str:
     """Return the outcome and each probe's vote; empty if no probe voted."""
     if not hang.votes:
         return ""
-    head = "called" if hang.called else "suspected" if hang.lone is not None else "not called"
-    return f"{head}: {', '.join(f'{vote.probe} {VOTES[vote.vote]}' for vote in hang.votes)}"
+    head = "confirmed" if hang.called else "suspected" if hang.lone is not None else "none detected"
+    groups = (
+        (word, [_PROBES.get(vote.probe, vote.probe) for vote in hang.votes if vote.vote == kind])
+        for kind, word in _VOTED.items()
+    )
+    return f"{head} ({'; '.join(' '.join((word, ', '.join(names))) for word, names in groups if names)})"
 
 
 # --- why -------------------------------------------------------------------------------------------------------------
@@ -316,8 +197,9 @@ def suspected(suspects: Sequence[Suspect]) -> str:
 
 
 def suspects_label(suspects: Sequence[Suspect]) -> str:
-    """Return the label of the suspects: those that only wait for somebody unknown are not called suspects."""
-    return "Waiting" if suspects and all(suspect.why == WAITING for suspect in suspects) else "Suspects"
+    """Return the label of the suspects. Those that only wait, or only ran into the fault, are not called suspects."""
+    reasons = {suspect.why for suspect in suspects}
+    return _LABELS.get(reasons.pop(), "Suspects") if len(reasons) == 1 else "Suspects"
 
 
 def group_text(group: Sequence[Suspect]) -> str:
@@ -356,12 +238,15 @@ def _reason(group: Sequence[Suspect]) -> str:
     why = group[0].why
     if why == WAITING:  # the label says that they wait
         why = BLOCKER_UNKNOWN
+    elif why == REPORTED:
+        why = ""
     return f" ({why})" if why else ""
 
 
 # --- what stands out, and what is missing ----------------------------------------------------------------------------
 
 
+_LABELS = {WAITING: "Waiting", REPORTED: "Seen by"}
 REMEMBERED = "From past runs (hints only):"
 MISSING = "Missing evidence:"
 _MISSING_NAMED = 4

@@ -15,7 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bot.render import phrases
+from bot.render import decisions, phrases
+from bot.render.commands import host_of
 from bot.render.headline import explanation, headline, tone
 from bot.render.hyperlinks import file_address, shows_links
 from bot.render.report_json import iso
@@ -104,11 +105,10 @@ def lines(report: Report, width: int = WIDTH, reading: Reading | None = None) ->
 def _write(page: TextPage, report: Report) -> None:
     first = _lead(report)
     _head(page, report)
-    page.gap()
+    with page.weighing(Weight.SUSPECTS):
+        page.gap()
     if first is not None:
         _remedy(page, first)
-        with page.weighing(Weight.FINDING):
-            page.field("What", explanation(report))
         _grounds(page, first, _QUOTES[0], report.time_zone)
     _about(page, report)
     if not report.diagnoses:
@@ -142,10 +142,13 @@ def _head(page: TextPage, report: Report) -> None:
     if tone(report) == "calm":
         page.text("Nothing to do.", "head")
         return
-    page.text(phrases.decided(report), "head")
-    page.text(" ".join(part for part in (phrases.owned(decision), phrases.reason(decision)) if part))
+    if told := explanation(report):
+        with page.weighing(Weight.FINDING):
+            page.text(told)
+    page.text(decisions.decided(report), "head")
+    page.text(" ".join(part for part in (decisions.owned(decision), decisions.reason(decision)) if part))
     with page.weighing(Weight.EXCLUSIONS):
-        for exclusion in phrases.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
+        for exclusion in decisions.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
             page.text(exclusion, indent=3, hang=2)
 
 
@@ -260,7 +263,7 @@ def _remedy(page: TextPage, diagnosis: Diagnosis) -> None:
     for number, step in enumerate(diagnosis.remediation if page.verbose else diagnosis.remediation[:1]):
         label = "Then" if number else "Do first"
         page.field(label, f"{step.text} {phrases.grade(step)}", "caution" if step.grade == "disruptive" else "")
-        page.command(step.command or "")
+        page.command(step.command or "", host_of(step, diagnosis))
         with page.weighing(Weight.CHECK):
             page.field("", f"Check: {step.verify}" if step.verify else "")
 

@@ -8,6 +8,7 @@ from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from bot.render.commands import command_lines
 from bot.render.excerpt import excerpt
 from bot.render.text_format import many, shown
 from bot.render.text_wrap import columns, wrapped
@@ -123,10 +124,11 @@ class TextPage:
         margin = f"   {shown(label)}" if label else ""
         self._add(f"{shown(name)}: {shown(url)}", f"{margin:<{MARGIN}}", "", url)
 
-    def command(self, command: str) -> None:
-        """Add a command to copy. It is never wrapped: a wrapped command does something else."""
-        for part in command.splitlines():
-            self._add(f"{'':{MARGIN}}$ {shown(part)}")
+    def command(self, command: str, host: str = "") -> None:
+        """Add commands to copy, each on a line, or on several that the shell joins. `host`: where to run them."""
+        for part in command_lines(command, self.width - MARGIN - len(host) - 2):
+            more = part.startswith(" ")
+            self._add(f"{'':{MARGIN}}{'' if more else f'{shown(host)}$ '}{shown(part)}")
 
     def quote(self, text: str, indent: int, telling: Callable[[str], Span | None] | None = None) -> None:
         """Add log lines, cut unless verbose, with carets under the telling words."""

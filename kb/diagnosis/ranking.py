@@ -82,7 +82,9 @@ def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:
 def _by_score(item: tuple[tuple[float, tuple[str, ...]], Finding]) -> tuple[float, bool, float, int, int, str]:
     (score, _), one = item
     first = one.first
-    vague = first.compared and first.resource.rank is None and first.resource.node is None  # a comparison that names nobody
+    vague = (
+        first.compared and first.resource.rank is None and first.resource.node is None
+    )  # a comparison that names nobody
     return (-score, vague, first.time if first.time is not None else math.inf, first.stream, first.offset, one.rule.id)
 
 

@@ -228,7 +228,10 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
             f"ranks {short_ranges(group.ranks)} compute for {group.value:.4g} s a step, the others for {group.usual:.4g} s; "
             f"among them, rank {rank} joins {name} last, and the others wait for it within their own step"
         )
-        fields: dict[str, Scalar] = peer_fields("compute_time", group.value, group.usual) | {"place": 0, "standing": "yes"}
+        fields: dict[str, Scalar] = peer_fields("compute_time", group.value, group.usual) | {
+            "place": 0,
+            "standing": "yes",
+        }
         yield structure_from(group.source, "metrics", line, fields, Resource(rank=rank))
         return
     for place, late in enumerate(late_ranks(parts.rings)[:MOST]):

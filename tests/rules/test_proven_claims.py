@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bot.authoring.selftest import evidence_of
+from bot.render.decisions import decided
 from bot.render.headline import headline
-from bot.render.phrases import decided, progress, suspected, suspects_label
+from bot.render.phrases import progress, suspected, suspects_label
 from bot.rulebase.loader import knowledge
 from kb.diagnosis.engine import diagnose
 from kb.report import Report
@@ -69,7 +70,7 @@ def test_a_jump_that_is_over_at_the_end_does_not_call_the_run_degraded(engine: M
     losses = [*LEVEL, 9.1, 8.2, 7.5, 6.9, 6.1, 5.2, 4.8, 4.1, 3.6, 3.1, 2.21, 2.22]
     report = diagnosed(engine, train=SPIKE.format(*losses))
     assert (report.phase, report.decision.advice) == ("unknown", "none")
-    assert report.diagnoses[0].title == "The loss jumped and came back"
+    assert report.diagnoses[0].title == "Loss spiked, then recovered"
 
 
 def test_a_jump_that_lasts_leaves_the_run_degraded(engine: Matcher) -> None:

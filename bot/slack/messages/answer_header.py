@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.render import phrases, text_format
+from bot.render import decisions, phrases, text_format
 from bot.render.headline import explanation
 from bot.render.headline import headline as cause_and_culprit
 from bot.render.text_format import few, joined, many
@@ -43,7 +43,7 @@ def headline(report: Report) -> str:
     if report.verdict == "insufficient_evidence":
         return f"❔ {name}: {'no failure found, end unknown' if report.streams else 'not enough evidence'}"
     if report.verdict == "no_fault":
-        return f"🟢 {name}: {phrases.unfailed(report)}"
+        return f"🟢 {name}: {decisions.unfailed(report)}"
     return f"{_PHASE_MARKS.get(report.phase, '🔴')} {name}: {PHASE_WORDS.get(report.phase, 'failed')}"
 
 
@@ -51,7 +51,7 @@ def fallback_text(report: Report) -> str:
     """Return the text for notifications and clients without blocks."""
     if report.verdict == "no_fault":
         return escaped(f"{headline(report)}. {report.summary}", FALLBACK)
-    parts = (_ended(cause_and_culprit(report)), phrases.decided(report), phrases.owned(report.decision))
+    parts = (_ended(cause_and_culprit(report)), decisions.decided(report), decisions.owned(report.decision))
     return escaped(" ".join(part for part in (f"{headline(report)}.", *parts, explanation(report)) if part), FALLBACK)
 
 
@@ -63,7 +63,7 @@ def in_one_line(report: Report) -> str:
     """Return how the job ended, the first cause, and what to do."""
     first = report.diagnoses[0] if report.diagnoses else None
     cause = f": {first.title}" if first is not None and first.known else ""
-    decision = "" if report.verdict == "no_fault" else f" {phrases.decided(report)}"
+    decision = "" if report.verdict == "no_fault" else f" {decisions.decided(report)}"
     return text_format.cut(f"{headline(report)}{cause}.{decision}", SENTENCE)
 
 
@@ -72,20 +72,20 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
     decision = report.decision
     failed = report.verdict not in NOT_FAILED
     cause = words(cause_and_culprit(report), SENTENCE, bold=True) if failed else []
-    told = words(phrases.decided(report), SENTENCE, bold=True)
-    owned = phrases.owned(decision)
+    told = words(decisions.decided(report), SENTENCE, bold=True)
+    owned = decisions.owned(decision)
     owner = words(f" {owned}" if owned else "", NAME)
     if card.owner:
         owner = [*(owner or words(" Owner:")), *words(" "), *mention(card.owner)]
     return rich(
-        paragraph(cause, [*told, *owner], words(phrases.reason(decision), SENTENCE)),
+        paragraph(cause, [*told, *owner], words(decisions.reason(decision), SENTENCE)),
         paragraph(words(explanation(report) if failed else report.summary, SENTENCE)),
     )
 
 
 def excluded_nodes(report: Report) -> list[Json]:
     """Return the nodes to exclude, with the scope and the reason."""
-    excluded = listed(phrases.excluded(report.decision), _EXCLUDED)
+    excluded = listed(decisions.excluded(report.decision), _EXCLUDED)
     return rich(paragraph(*(words(item, SENTENCE) for item in excluded))) if excluded else []
 
 
@@ -102,7 +102,7 @@ def job_facts(report: Report, card: Card) -> list[Json]:
         ]
     )
     hang = phrases.hang(report) or (phrases.voted(report.hang) if report.phase == "running" else "")
-    rows = [joined(phrases.progress(report)), f"Hang {hang}" if hang else "", _chain(card.chain), _since(card)]
+    rows = [joined(phrases.progress(report)), f"Hang: {hang}" if hang else "", _chain(card.chain), _since(card)]
     first = (text_format.cut(which, SENTENCE), clocked("Stopped", stopped))
     return [*([note(*first)] if any(first) else []), *(note(text_format.cut(row, SENTENCE)) for row in rows if row)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.policy.resolution_codes import VERDICTS
-from bot.render import phrases, text_format
+from bot.render import decisions, phrases, text_format
 from bot.render.text_format import few, joined
 from bot.slack.blocks.builders import actions, button, header, link, mention, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
@@ -54,7 +54,9 @@ def closed_message(report: Report, card: Card) -> Message:
         ),
         words(_more_opinions(len(unlike) - _OPINIONS)),
     )
-    body = f"Closed: {valid.cause}{_nodes(valid)}{_verdict_on_answer(valid)}. Signalbox said: {phrases.decided(report)}"
+    body = (
+        f"Closed: {valid.cause}{_nodes(valid)}{_verdict_on_answer(valid)}. Signalbox said: {decisions.decided(report)}"
+    )
     blocks = [
         header(f"⚪ {text_format.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, closed"),
         *rich(told),

@@ -26,9 +26,21 @@ from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
 from kb.facts.topology import Place, Places, names_a_node
 from kb.regex.lazy import lazy_compile
-from kb.report import WAITING, EvidenceItem, GpuRef, Suspect
+from kb.report import REPORTED, WAITING, EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
+# Faults of what ranks share, such as a file system or a setting: a process that reports one has only run into it.
+_ELSEWHERE = frozenset(
+    (
+        "disk_full",
+        "storage_io",
+        "nccl_bootstrap",
+        "external_network",
+        "network_congestion",
+        "fabric_fault",
+        "access_denied",
+    )
+)
 _RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale"})  # the same on all ranks
 _RUN_DETECTORS = frozenset({"loss_not_finite", "loss_spike", "lr_stuck", "lr_off_schedule", "loss_scale_minimum"})
 _CANCELLED = lazy_compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")
@@ -139,7 +151,10 @@ def _by_own_lines(
         return ()
     if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
         return first
-    return shared_by_job(own, ranked.best.ranks, layout.places, quoted) or first_in_time(own)
+    found = shared_by_job(own, ranked.best.ranks, layout.places, quoted)
+    if found or ranked.best.fault.id not in _ELSEWHERE:
+        return found or first_in_time(own)
+    return tuple(replace(suspect, why=REPORTED) for suspect in first_in_time(own))
 
 
 def _of_the_whole_run(own: Sequence[SuspectClaim], best: Finding, layout: JobLayout) -> bool:

@@ -276,7 +276,7 @@ def test_a_node_that_was_to_be_left_out_and_was_not() -> None:
     run = RunFacts(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
     decision = decide(BOOK, places(known), NODES, run)
     assert decision.advice == "requeue_without"
-    assert decision.why.endswith("node-b should have been left out (incident 41) and was used again")
+    assert decision.why.endswith("node-b should have been excluded (incident 41) but was used again")
 
 
 def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle
+from bot.render.decisions import decided
 from bot.render.headline import headline as cause_and_culprit
-from bot.render.phrases import decided
 from bot.slack.blocks.limits import Message
 from bot.slack.messages.answer import answer_message
 from bot.slack.messages.card import Card, Chain, Opinion
@@ -64,7 +64,7 @@ UNKNOWN_TEXT = """\
 *The run stopped making steps after iteration 310 and no rule says why.*
 *Find the cause before you restart: no rule explains this failure.*
 (last iteration 310)
-(Hang called: silence yes, stacks not observable)
+(Hang: confirmed (seen in logs; no data on stacks))
 ---
 *No rule explains this failure. What stands out:*
 logs/rank-12.log:5120 (rank 12): on rank 12 alone, in no earlier run
@@ -184,7 +184,7 @@ def test_a_running_job_shows_its_progress_and_the_votes():
     going = replace(HEALTHY, phase="running", hang=Hang(votes=votes), progress=Progress(182, total_iterations=400))
     told = read(answer_message(going, CARD).blocks).splitlines()
     assert [told[0], told[3]] == ["# 🟢 the job: running, no failure so far", "(last iteration 182 of 400)"]
-    assert told[4] == "(Hang not called: silence no, stacks not observable)"
+    assert told[4] == "(Hang: none detected (not in logs; no data on stacks))"
 
 
 def test_a_suspected_hang_says_how_to_be_sure():

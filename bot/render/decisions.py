@@ -1,0 +1,171 @@
+"""What to do with a job, in words: the decision, its reason and its owner. Sentences without layout or markup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.render.text_format import few, tail
+from kb.model import NOT_FAILED
+
+if TYPE_CHECKING:
+    from kb.report import Decision, Report
+
+_EXCLUDED = 8  # nodes named in one sentence
+_LEAST_HOURS = 0.05  # below this, no figure is shown
+_ADVICE = {
+    "requeue": "Requeue unchanged",
+    "requeue_without": "Requeue",
+    "restart_in_place": "Restart in place, on the same nodes",
+    "resubmit": "Resubmit with a change",
+    "fix_first": "Don't requeue yet. Fix the cause",
+    "wait": "Don't requeue yet. Wait for the external problem to clear",
+}
+_NO_ADVICE = {
+    "fault": "No restart needed",
+    "no_match": "Find the cause before you restart: no rule explains this failure",
+    "insufficient_evidence": "Add what is listed under missing evidence, then diagnose again",
+}
+_LATER = {"hung": "", "degraded": " at its next checkpoint", "running": " at its next checkpoint"}
+_CHANGES = frozenset(
+    ("change_config", "fix_access", "fix_code", "fix_data", "fix_environment", "free_space", "raise_limit")
+)  # steps of a remedy that change the job or what it needs
+_SPOILT = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # further steps are wasted
+_ALIVE = frozenset({"hung", "degraded", "running"})  # phases of a job that may still run
+_LIVE_STATES = frozenset({"", "RUNNING"})  # of jobs that no scheduler calls ended
+_RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # these start the job again right away
+
+
+def decided(report: Report) -> str:
+    """Return the decision in one to three sentences: action, excluded nodes, checkpoint, cost."""
+    decision = report.decision
+    if report.verdict in NOT_FAILED:
+        return f"{_unfailed_advice(report)}."
+    head = _while_it_runs(report) or _head(report) or _NO_ADVICE.get(report.verdict, _NO_ADVICE["fault"])
+    names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
+    return f"{head}{_restart(decision, names)}.{_lost(decision)}"
+
+
+def _while_it_runs(report: Report) -> str:
+    """Return the decision about a job that still runs: stop it, or let it run; empty if it has ended or may go on anyhow."""
+    decision, stop = report.decision, _stop(report)
+    if not stop or decision.advice == "none":
+        return ""
+    if decision.find_cause:
+        return f"{stop}, but collect its stacks first. Find the cause before you restart"
+    if decision.advice == "wait":
+        return "Wait for the external problem to clear; restart the job only if it does not recover by then"
+    if decision.advice == "fix_first":
+        return _fixed_while_it_runs(report, stop)
+    head = _head(report)
+    return f"{stop}{_LATER[report.phase]}, then {head[:1].lower()}{head[1:]}"
+
+
+def _fixed_while_it_runs(report: Report, stop: str) -> str:
+    """Return what to do with a running job whose cause must be fixed: stacks are gone once its processes are."""
+    first = report.diagnoses[0] if report.diagnoses else None
+    if report.phase == "hung" and first is not None and first.remediation and first.remediation[0].grade == "look":
+        return f"Check first, then {stop[:1].lower()}{stop[1:]} and fix the cause"
+    if report.phase == "hung" or (first is not None and first.fault in _SPOILT):
+        return f"{stop} and fix the cause"
+    return "Let the job run while you look for the cause. Fix the cause"
+
+
+def _stop(report: Report) -> str:
+    """Return how to say that a job must be stopped; empty if it has ended."""
+    if report.phase not in _ALIVE or (report.job.state or "").strip().upper() not in _LIVE_STATES or _finished(report):
+        return ""
+    return f"Stop the {'hung ' if report.phase == 'hung' else ''}job{'' if report.job.state else ' if it still runs'}"
+
+
+def _finished(report: Report) -> bool:
+    last, total = report.progress.last_iteration, report.progress.total_iterations
+    return last is not None and last == total
+
+
+def _head(report: Report) -> str:
+    decision = report.decision
+    if decision.find_cause:
+        return "Find the cause before you restart"
+    if decision.advice == "requeue_without" and not decision.exclude:
+        return "Find the faulty node, then requeue without it"
+    if decision.advice == "resubmit" and report.diagnoses and (steps := report.diagnoses[0].remediation):
+        if steps[0].action in _CHANGES:
+            return f"{_ADVICE['resubmit']} (see below)"
+        if steps[0].grade == "look":
+            return "Check first, then resubmit with a change"
+    return _ADVICE.get(decision.advice, "")
+
+
+def _unfailed_advice(report: Report) -> str:
+    """Return what to do if no failure was found."""
+    if report.hang.lone is not None:
+        return "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
+    if report.verdict == "no_fault":
+        return "Nothing to do"
+    return _NO_ADVICE[report.verdict]
+
+
+def unfailed(report: Report) -> str:
+    """Return the state of a run in which nothing failed, as part of a sentence."""
+    return {
+        "completed": "the run completed normally",
+        "stopped": "the run stopped as planned",
+        "running": "running, no failure so far",
+    }.get(report.phase, "no failure found")
+
+
+def _restart(decision: Decision, excluded: str) -> str:
+    """Return how to start the job again: from which checkpoint, without which nodes."""
+    without = f" without {excluded}" if excluded else ""
+    checkpoint = "" if decision.from_checkpoint is None else f" from checkpoint {decision.from_checkpoint}"
+    if decision.find_cause:
+        return checkpoint
+    if decision.advice in _RESTARTS:
+        return f"{without}{',' if checkpoint else ''}{checkpoint}"
+    if decision.advice == "none":
+        return f"{'; leave out ' if excluded else ''}{excluded}{',' if checkpoint else ''}{checkpoint}"
+    if checkpoint:
+        return f", then resume{checkpoint}{without}"
+    return f", then requeue{without}" if without else " first" if decision.advice == "fix_first" else ""
+
+
+def _lost(decision: Decision) -> str:
+    """Return the steps and GPU time lost; empty if neither is known."""
+    hours = decision.gpu_hours_lost
+    time = "" if hours is None else f"{hours:.1f} GPU-hours" if hours >= _LEAST_HOURS else "a few GPU-minutes"
+    if decision.steps_lost is None:
+        return f" Lost: {time}." if time else ""
+    noun = "step" if max(decision.steps_lost, decision.steps_lost_at_most or 0) == 1 else "steps"
+    return f" Lost: {steps_lost(decision)} {noun}{f' ({time})' if time else ''}."
+
+
+def steps_lost(decision: Decision) -> str:
+    """Return the number of steps to repeat; a range where the run logs only every few steps. Empty if unknown."""
+    least, most = decision.steps_lost, decision.steps_lost_at_most
+    if least is None:
+        return ""
+    if most is None or most <= least:
+        return f"{least:,}"
+    return f"{f'{least:,} to' if least else 'up to'} {most:,}"
+
+
+def reason(decision: Decision) -> str:
+    """Return the reason for the advice as a sentence; empty if there is none."""
+    why = decision.why
+    return f"{why[:1].upper()}{why[1:]}{'' if why.endswith(('.', '!', '?')) else '.'}" if why else ""
+
+
+def owned(decision: Decision) -> str:
+    """Return the owner, as `Owner: hardware.`; empty if nobody needs to act."""
+    return "" if decision.owner in ("none", "") else f"Owner: {decision.owner}."
+
+
+def excluded(decision: Decision) -> list[str]:
+    """Return the nodes to exclude, with the scope and the reason; those that share both in one sentence."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for item in decision.exclude:
+        alike.setdefault((item.scope, item.why), []).append(item.node)
+    return [
+        f"Exclude {few(names, limit=_EXCLUDED)} from {'all jobs' if scope == 'cluster' else 'this job only'}{tail(why)}"
+        for (scope, why), names in alike.items()
+    ]

@@ -1,0 +1,63 @@
+"""Decisions about jobs that still run, and about faults that a rank only ran into."""
+
+from dataclasses import replace
+
+import pytest
+
+from bot.render.decisions import decided
+from bot.render.headline import headline
+from bot.render.phrases import suspects_label
+from kb.report import REPORTED, Decision, Exclusion, JobView, Progress, RemedyStep, Suspect
+from tests.support.bot_samples import FALLEN_GPU
+
+ON_B = (Exclusion("node-b", "job", ""),)
+
+
+def _report(phase, state, decision, fault="deadlock", grade="safe"):
+    step = RemedyStep("fix_code", grade, "Do it.")
+    first = replace(FALLEN_GPU.diagnoses[0], fault=fault, remediation=(step,))
+    return replace(
+        FALLEN_GPU, phase=phase, job=JobView(state=state), decision=decision, diagnoses=(first,), progress=Progress()
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "decision", "expected"),
+    [
+        ("hung", "RUNNING", Decision("fix_first"), "Stop the hung job and fix the cause first."),
+        ("hung", None, Decision("fix_first"), "Stop the hung job if it still runs and fix the cause first."),
+        ("hung", "FAILED", Decision("fix_first"), "Don't requeue yet. Fix the cause first."),
+        ("failed", "RUNNING", Decision("fix_first"), "Don't requeue yet. Fix the cause first."),
+        (
+            "degraded",
+            "RUNNING",
+            Decision("requeue_without", ON_B),
+            "Stop the job at its next checkpoint, then requeue without node-b.",
+        ),
+        ("degraded", "RUNNING", Decision("none"), "No restart needed."),
+    ],
+)
+def test_a_job_that_still_runs_is_stopped_first(phase, state, decision, expected):
+    """What to do with the running job is said; of one that ended, how to start it."""
+    assert decided(_report(phase, state, decision)) == expected
+
+
+def test_a_run_is_stopped_at_once_only_where_its_steps_are_wasted():
+    """NaN in the weights spoils all further steps; a leak does not."""
+    spoilt = decided(_report("degraded", "RUNNING", Decision("fix_first", from_checkpoint=50), "loss_not_finite"))
+    assert spoilt == "Stop the job and fix the cause, then resume from checkpoint 50."
+    assert decided(_report("degraded", "RUNNING", Decision("fix_first"), "memory_leak")).startswith("Let the job run")
+
+
+def test_a_hung_job_is_looked_at_before_it_is_stopped():
+    """Stacks are gone once the processes are."""
+    assert decided(_report("hung", "RUNNING", Decision("fix_first"), grade="look")).startswith("Check first, then stop")
+
+
+def test_a_rank_that_only_ran_into_a_fault_is_no_culprit():
+    """It is named at the end of the headline, and not as a suspect."""
+    first = replace(
+        FALLEN_GPU.diagnoses[0], title="No space left", suspects=(Suspect("rank", "node-b", 23, why=REPORTED),)
+    )
+    assert headline(replace(FALLEN_GPU, diagnoses=(first,))) == "No space left (reported by rank 23 on node-b)"
+    assert suspects_label(first.suspects) == "Seen by"
