@@ -29,6 +29,7 @@ _LATER = {"hung": "", "degraded": " at its next checkpoint", "running": " at its
 _CHANGES = frozenset(
     ("change_config", "fix_access", "fix_code", "fix_data", "fix_environment", "free_space", "raise_limit")
 )  # steps of a remedy that change the job or what it needs
+_FIRST = " first"
 _SPOILT = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # further steps are wasted
 _ALIVE = frozenset({"hung", "degraded", "running"})  # phases of a job that may still run
 _LIVE_STATES = frozenset({"", "RUNNING"})  # of jobs that no scheduler calls ended
@@ -40,9 +41,11 @@ def decided(report: Report) -> str:
     decision = report.decision
     if report.verdict in NOT_FAILED:
         return f"{_unfailed_advice(report)}."
-    head = _while_it_runs(report) or _head(report) or _NO_ADVICE.get(report.verdict, _NO_ADVICE["fault"])
+    running = _while_it_runs(report)
+    head = running or _head(report) or _NO_ADVICE.get(report.verdict, _NO_ADVICE["fault"])
     names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
-    return f"{head}{_restart(decision, names)}.{_lost(decision)}"
+    restart = _restart(decision, names)
+    return f"{head}{'' if running and restart == _FIRST else restart}.{_lost(decision)}"
 
 
 def _while_it_runs(report: Report) -> str:
@@ -126,7 +129,7 @@ def _restart(decision: Decision, excluded: str) -> str:
         return f"{'; leave out ' if excluded else ''}{excluded}{',' if checkpoint else ''}{checkpoint}"
     if checkpoint:
         return f", then resume{checkpoint}{without}"
-    return f", then requeue{without}" if without else " first" if decision.advice == "fix_first" else ""
+    return f", then requeue{without}" if without else _FIRST if decision.advice == "fix_first" else ""
 
 
 def _lost(decision: Decision) -> str:

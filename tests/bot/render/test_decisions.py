@@ -24,8 +24,8 @@ def _report(phase, state, decision, fault="deadlock", grade="safe"):
 @pytest.mark.parametrize(
     ("phase", "state", "decision", "expected"),
     [
-        ("hung", "RUNNING", Decision("fix_first"), "Stop the hung job and fix the cause first."),
-        ("hung", None, Decision("fix_first"), "Stop the hung job if it still runs and fix the cause first."),
+        ("hung", "RUNNING", Decision("fix_first"), "Stop the hung job and fix the cause."),
+        ("hung", None, Decision("fix_first"), "Stop the hung job if it still runs and fix the cause."),
         ("hung", "FAILED", Decision("fix_first"), "Don't requeue yet. Fix the cause first."),
         ("failed", "RUNNING", Decision("fix_first"), "Don't requeue yet. Fix the cause first."),
         (
