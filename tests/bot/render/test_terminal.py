@@ -408,11 +408,11 @@ def test_lines_fit_the_width(report, width):
     room = min(max(width, 40), 100)
 
     above = ""
-    for shown in map(str, lines(report, width, reading=ALL)):
-        quoted = above.endswith("\\") and '"' in shown  # a command is not broken within quotes
-        assert columns(shown) <= room or "$ " in shown or quoted
-        assert shown == shown.rstrip()
-        above = shown
+    for line in map(str, lines(report, width, reading=ALL)):
+        quoted = above.endswith("\\") and '"' in line  # a command is not broken within quotes
+        assert columns(line) <= room or "$ " in line or quoted
+        assert line == line.rstrip()
+        above = line
 
 
 def test_a_word_too_long_is_broken_by_columns():
