@@ -36,9 +36,10 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "worker_ip": (),  # of a worker process that the line names
     "worker_pid": (),
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
-    "memory": ("fragmented", "others", "full"),  # what the message of a failed allocation shows
+    "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows
     "unused": (),
     "foreign": (),
+    "cap": (),
     "loss": ("never_finite", "exploded", "broke"),  # of faults of the loss only, as the next four
     "good_step": (),
     "bad_step": (),

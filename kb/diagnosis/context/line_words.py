@@ -31,7 +31,7 @@ _SIZE = r"[\d.]{1,9} ?[KMGT]i?B"
 _MEMORY = lazy_compile(
     rf"[Tt]ried to allocate (?P<asked>{_SIZE})|(?P<size>{_SIZE}) total capacity|total capac[a-z]{{0,3}} of (?P<size2>{_SIZE})"
     rf"|(?P<free>{_SIZE}) (?:is )?free|[Pp]rocess (?:\d{{1,9}} )?has (?P<used>{_SIZE}) memory in use"
-    rf"|(?P<unused>{_SIZE}) is reserved by PyTorch but unallocated"
+    rf"|(?P<cap>{_SIZE}) allowed\b|(?P<unused>{_SIZE}) is reserved by PyTorch but unallocated"
 )
 _UNITS = {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _OTHERS = 1.0  # GiB that the driver and the context of a process may hold besides what it reports
@@ -49,7 +49,7 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
     if "connection" in asked:
         stated_ways = {match.lastgroup for match in _CONNECTION.finditer(text)}
         found["connection"] = next((way for way in _WAYS if way in stated_ways), "")
-    if asked & {"memory", "unused", "foreign"}:
+    if asked & {"memory", "unused", "foreign", "cap"}:
         found |= _memory(text)
     return found
 
@@ -64,7 +64,10 @@ def _end(text: str) -> tuple[str, str]:
 
 
 def _memory(text: str) -> Mapping[str, str]:
-    """Return what a message about device memory shows: "fragmented", "others" (processes), or "full" of this process."""
+    """Return what a message about device memory shows.
+
+    "capped" (the process may use no more than a part), "fragmented", "others" (processes), or "full" of this process.
+    """
     sizes: dict[str, float] = {}
     for found in _MEMORY.finditer(text):
         for name, value in found.groupdict().items():
@@ -73,6 +76,8 @@ def _memory(text: str) -> Mapping[str, str]:
     asked, size, free, used, unused = (sizes.get(name) for name in ("asked", "size", "free", "used", "unused"))
     if asked is None or free is None:
         return {}
+    if "cap" in sizes and free > asked:
+        return {"memory": "capped", "cap": f"{sizes['cap']:.2f} GiB"}
     if unused is not None and free + unused > asked:
         return {"memory": "fragmented", "unused": f"{unused:.2f} GiB"}
     if size is None or used is None:

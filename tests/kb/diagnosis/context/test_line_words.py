@@ -21,6 +21,7 @@ ALL = frozenset(OF_FINDING)
         ("[Errno 28] No space left on device: '/a/model.bin' -> '/b/staging'", {"path": "/b/staging"}),
         ("Worker IP address: 10.0.0.8 Worker port: 4 Worker PID: 26109", {"worker_ip": "10.0.0.8", "worker_pid": "26109"}),
         ("Tried to allocate .... GiB. GPU 0; ... GiB free", {}),
+        ("Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 63.42 GiB of which 1.20 GiB is free. 60.25 GiB allowed; Of the allocated memory 59.76 GiB is allocated by PyTorch", {"memory": "capped", "cap": "60.25 GiB"}),
     ],
 )  # fmt: skip
 def test_only_what_the_line_states_is_told(line: str, stated: dict[str, str]) -> None:
