@@ -34,6 +34,11 @@ _COMPLETED = lazy_compile(
     r" (?:are |have |were )?(?:finished|completed?|done|returned)\b|\b(?:ended|exited|finished|completed) with (?:exit )?(?:code|status) 0\b"
     r"|\bdone[.!] (?:the )?(?:final )?(?:model|weights|checkpoints?|results?|output) (?:is|are|was|were|saved|written)\b"
     r"|\btraining time: [\d.]{1,12} ?s(?:ec(?:onds)?)?\s*$"
+    # the time that all of it took, which a program knows only at its end
+    r"|\b(?:total|overall|whole) (?:pre-?|fine-?)?(?:train(?:ing)?|tuning) time(?: taken| elapsed| used)?(?: is| was)?[ :=]{1,3}\d"
+    r"|\b(?:pre-?|fine-?)?(?:trai|tu)ning took \d{1,9}\b"
+    # the last of N, and it ended
+    r"|\b(?:end of|finished|completed|done with) (?:epoch|iteration|step|round) (\d{1,9}) ?(?:/|of) ?\1\b"
     r"|Number of trials: \d+/\d+ \(\d+ TERMINATED\)|W&B process to finish\.{3} ?\(success\)|^wandb: (?:Run summary:|Synced \d|.{0,4}View run .{1,200} at:)"
     r"|\bLoss for final step: |\b[Oo]verall training speed: |\bSaved final model\b|\bFinished (?:training|experiment|fitting)\b"
     r"|# Avg bus bandwidth +: [\d.]+|# Collective test concluded"
@@ -61,7 +66,7 @@ _LEAVES = lazy_compile(r"(?i)\b(?:safe|saved|written|leaving|exiting|stopping)\b
 _FORWARDED = lazy_compile(r"(?:\x1b\[[\d;]{0,8}m)?\((?:[^()\n]{1,80} )?pid=\d{1,9}\b")
 # A sentence about the future, a condition, a part, another job or a failure is not an end.
 _NO_END = lazy_compile(
-    r"(?i)\b(?:if|when|until|once|unless|before|after it|will|would|can|should|not|never|n't|cannot|wait(?:ing)? for (?!W&B)|failed|failure|error|exception|abort(?:ed)?"
+    r"(?i)\b(?:if|when|until|once|unless|estimat\w{1,4}|expected|remaining|before|after it|will|would|can|should|not|never|n't|cannot|wait(?:ing)? for (?!W&B)|failed|failure|error|exception|abort(?:ed)?"
     r"|unsuccessful|incomplete|partial(?:ly)?|patience|enabled?|disabled?|callback|config(?:uration)?[:=]|with (?:\d+ )?errors"
     r"|killed|signal|crash(?:ed)?|timed? ?out|early_stopping ?[=:]|(?:exit|return)(?:ed)?.{0,12}(?:code|status)[ =:]{1,3}-?[1-9])\b(?!s? ?[:=] ?0\b)"
 )
@@ -107,7 +112,8 @@ _END_WORDS = (
         "wandb: ",
         "loss for final step",
         "training speed",
-        "training time",
+        "ning took",
+        " time",
     ),
     *(
         "saved final model",
