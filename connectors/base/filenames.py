@@ -12,8 +12,13 @@ NO_LOG = lazy_compile(
     r"\.(?:py|pyc|so|pt|pth|bin|ckpt|safetensors|npy|npz|png|jpe?g|svg|pdf|zip|tar|tgz|whl|parquet|arrow|sqlite|db)$"
 )
 ARCHIVE = lazy_compile(r"\.(?:zip|tar|tgz)$")
-_RANK = lazy_compile(r"(?:^|[/_.\-])(?:global[_-]?)?rank[-_.]?(\d{1,7})(?=[._\-/]|$)", re.IGNORECASE)
-TREE = lazy_compile(r"(?:^|/)(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w+)?$")
+_RANK = lazy_compile(r"(?<!local)(?:^|[/_.\-])(?:global[_-]?)?rank[-_.]?(\d{1,7})(?=[._\-/]|$)", re.IGNORECASE)
+# a file per process of one node, named by its local rank: torchrun's tree, Paddle's launcher, MindSpore's msrun (with
+# an underscore, which a pod's name cannot have), torch.distributed.launch with --logdir
+TREE = lazy_compile(
+    r"(?:(?:^|/)(?:(\d{1,5})/(?:stdout|stderr)\.log|workerlog\.(\d{1,5})(?:\.log)?|worker_(\d{1,5})\.log)"
+    r"|(?<![A-Za-z])local_rank_(\d{1,5})(?:_std(?:out|err))?(?:\.log)?)(?:\.\w+)?$"
+)
 ATTEMPT = lazy_compile(r"(?:^|/)attempt_(\d+)/")
 # what a file name contains besides the node name: the kind of text, the rank
 _BESIDE = lazy_compile(
@@ -62,8 +67,8 @@ def name_hints(ref: StreamRef, name: str) -> StreamRef:
     resource = replace(
         ref.resource,
         rank=int(rank[1]) if rank else None,
-        local_rank=int(tree[1]) if tree else None,
-        node=_node_of(name, kind),
+        local_rank=int(tree[tree.lastindex]) if tree and tree.lastindex else None,
+        node=_node_of(TREE.sub("", name) if tree else name, kind),
     )
     return replace(ref, kind=kind, resource=resource)
 

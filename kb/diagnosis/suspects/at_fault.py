@@ -43,6 +43,8 @@ _ELSEWHERE = frozenset(
 )
 _RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale"})  # the same on all ranks
 _RUN_DETECTORS = frozenset({"loss_not_finite", "loss_spike", "lr_stuck", "lr_off_schedule", "loss_scale_minimum"})
+_IN_GROUP = lazy_compile(r"\[(?:PG (?:ID )?0 [^\]\n]{0,160})?Rank (\d{1,6})\] (?=.{0,60}(?:[Ww]atchdog|NCCL|thread))")
+_OTHER_GROUP = lazy_compile(r"\[PG (?:ID (?!0[ \]])|(?!ID |0[ \]]))")
 _CANCELLED = lazy_compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")
 
 
@@ -207,8 +209,27 @@ def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout)
 
 def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
     """Return suspects where no line says whose it is."""
+    places = layout.places
     if ranked.best.fault.id == "node_lost":
         return missing_among_waiting((), ranked, layout, {})
     if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from
         return whole_job(quoted, "the scheduler ended the whole job")
-    return from_launcher(ranked.best, layout, quoted) or only_silent_rank(ranked, layout)
+    return (
+        from_launcher(ranked.best, layout, quoted)
+        or only_silent_rank(ranked, layout)
+        or _by_group_number(ranked.best, places)
+    )
+
+
+def _by_group_number(best: Finding, places: Places) -> tuple[Suspect, ...]:
+    """Return the one process that the collective library's threads name by its number in the default process group.
+
+    Other groups count their members from 0, too; lines that name such a group, or several numbers, tell nothing.
+    """
+    lines = [signal.line for signal in best.signals]
+    if any(_OTHER_GROUP.search(line) for line in lines):
+        return ()
+    numbers = {int(found) for line in lines for found in _IN_GROUP.findall(line)}
+    ranks = [rank for rank in numbers if places.allows(rank)]
+    why = "the number that its own line gives"
+    return with_scores(Suspect("rank", places.node_of(rank), rank, why=why) for rank in ranks if len(ranks) == 1)

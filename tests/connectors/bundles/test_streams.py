@@ -290,6 +290,35 @@ def test_of_one_agent_the_local_rank_is_the_rank(tmp_path):
     assert (two.rank, two.local_rank) == (None, 3)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "paddle/log/workerlog.3",
+        "workerlog.3.log",
+        "msrun_log/worker_3.log",
+        "logs/node_0_local_rank_3_stdout",
+        "train_local_rank_3.log",
+    ],
+)
+def test_files_named_by_a_local_rank(name, tmp_path):
+    """Launchers name the files of a node's processes so. On one node, the local rank is the rank."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x\n")
+
+    found = discover([tmp_path]).streams[0].resource
+
+    assert (found.rank, found.local_rank) == (3, 3)
+
+
+def test_a_local_rank_of_two_nodes_is_no_rank(tmp_path):
+    """Each node has a local rank 1."""
+    for node in (0, 1):
+        (tmp_path / f"node_{node}_local_rank_1_stderr").write_text("x\n")
+
+    assert [(ref.resource.rank, ref.resource.local_rank) for ref in discover([tmp_path]).streams] == [(None, 1)] * 2
+
+
 def test_only_the_last_attempt_is_read(tmp_path):
     """Earlier attempts of the same launch are another story."""
     for attempt in (0, 1, 10):

@@ -16,6 +16,8 @@ _PHRASES = (
 )
 # what torch_npu adds below its errors; -1 is an unknown rank
 _OF_NPU = lazy_compile(rb"\s{0,4}\[ERROR\] \S{10,40} \(PID:\d{1,9}, Device:-?\d{1,4}, RankID:(\d{1,6})\)")
+# a program that names its rank at the start of its message, as Megatron does
+_OF_MESSAGE = lazy_compile(rb"\[?[Rr]ank[ :=]?(\d{1,6})\]?: ")
 _SPAWNED = lazy_compile(rb"-- Process (\d{1,4}) terminated with the following error:")
 _REMOTE = lazy_compile(rb"ray::[^\n]{1,300}? \(pid=(\d{1,9})(?:, ip=([0-9A-Fa-f.:]{3,45}))?")
 _THREAD = lazy_compile(rb"(?:.{0,200}\b)?Exception in thread (.{1,120}?):?$|Process ([\w.-]{1,80}):$")
@@ -95,7 +97,8 @@ def to_structures(
         }
         when = prefix.time if own.time is None else own.time
         said = text(plain(line))
-        rank = _OF_NPU.match(window, item.end) if prefix.rank is None else None
+        own_words = _OF_NPU.match(window, item.end) or _OF_MESSAGE.match(item.message)
+        rank = own_words if prefix.rank is None else None
         who = resource(prefix, rank=int(rank[1])) if rank else resource(prefix)
         remote = _REMOTE.search(found[index - 1].message[:1024]) if index else None
         if remote:  # the task of Ray in which the nested exception was raised

@@ -429,6 +429,31 @@ def test_ranks_that_a_line_lists_are_named_rather_than_its_speaker() -> None:
     assert names(found) == [("rank", "cn-a1", 3), ("rank", "cn-a2", 6)]
 
 
+@pytest.mark.parametrize(
+    ("groups", "named"),
+    [
+        (("[Rank 3]",), [3]),
+        (("[PG ID 0 PG GUID 0(default_pg) Rank 3]",), [3]),
+        (("[Rank 3]", "[Rank 5]"), []),
+        (("[PG ID 2 PG GUID 9(tensor) Rank 1]",), []),
+    ],
+)
+def test_a_number_in_a_process_group_is_a_rank_only_in_the_default_group(groups, named) -> None:
+    """Each tensor-parallel group has a member 1."""
+    lines = "".join(f"{KEY}{group} NCCL watchdog thread terminated with exception: KeyError: 'a'\n" for group in groups)
+    book = replace(BOOK, rules=(rule("line", "code_bug", Pattern("w", regex="terminated with exception: KeyError")),))
+    found = diagnose(Evidence(Job(world_size=8), streams=(scanned(lines, book, ref("logs/a.log")),)), book)
+
+    assert [suspect.rank for suspect in found.diagnoses[0].suspects] == named
+
+
+def test_a_message_that_starts_with_its_rank_is_that_ranks() -> None:
+    """The program says who it is; the line has no prefix."""
+    (first,) = suspects_of(KEY.replace("'a'", "Rank 13: a"), KEY, job=Job(world_size=16))
+
+    assert first.rank == 13
+
+
 # Who does otherwise
 
 
