@@ -40,7 +40,7 @@ def test_a_signal_whose_sender_is_known_is_no_finding_of_its_own(engine: Matcher
     """The scheduler says why it stopped the job, so the signal that the launcher got is explained."""
     report = diagnosed(engine, train=STEPS + STOPPED.format(why=why))
     assert [item.fault for item in report.diagnoses] == [fault]
-    assert "Launcher received SIGTERM from outside" in [item.title for item in report.diagnoses[0].explains]
+    assert "Stopped by SIGTERM from outside" in [item.title for item in report.diagnoses[0].explains]
 
 
 def test_the_time_of_a_message_glued_to_a_bar_is_not_that_of_the_step(engine: Matcher) -> None:
