@@ -33,6 +33,7 @@ from kb.diagnosis.verdict import (
     phase,
     progress,
     without_end_noise,
+    without_helpers,
     without_moderate_slowing,
 )
 from kb.facts.circumstances import RunCircumstances
@@ -145,10 +146,11 @@ def answered(
     heard = without_moderate_slowing(findings, end)
     findings = without_end_noise(heard, end, facts)
     ranked = rank(findings, facts)
-    signs = failure_signs(facts)
+    signs = without_helpers(failure_signs(facts), end)
     if not signs and not ranked:
         noise = {(s.stream, s.offset) for finding in heard if finding not in findings for s in finding.signals}
-        signs = [(index, item) for index, item in last_words(facts) if (index, item.offset) not in noise]
+        words = without_helpers(last_words(facts), end)
+        signs = [(index, item) for index, item in words if (index, item.offset) not in noise]
     verdict = judge(ranked, end, signs)
     if verdict not in ("fault", "no_match"):
         return verdict, [], signs

@@ -26,6 +26,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import precedes
 from kb.diagnosis.symptoms import Symptoms
 from kb.facts.job_facts import CLOCK_SKEW, Facts
+from kb.facts.run_ends import from_tracker
 from kb.facts.signals import Signal
 from kb.facts.topology import Place, Places
 from kb.model import Resource
@@ -143,6 +144,8 @@ class _Search:
         """Whether its process or the run continued after the event."""
         stream = self._facts.streams[event.stream]
         if self._facts.survived(event.stream, event.offset, event.time, event.resource.rank):
+            return True
+        if event.kind == "error" and stream.iteration(event.offset) is not None and from_tracker(event.line):
             return True
         alone = stream.summary.ref.resource.rank is not None or self._is_no_rank(event)
         if alone and stream.steps_after(event.offset):

@@ -9,7 +9,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
 from kb.facts.completion import Completion, cut_short
 from kb.facts.job_facts import Facts
-from kb.facts.run_ends import is_fatal, is_frame, save_lost
+from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
 from kb.facts.signals import Signal
 from kb.model import Phase, ProgressPoint, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
@@ -24,7 +24,7 @@ _ERROR = lazy_compile(
     r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
 )
 _HARMLESS = lazy_compile(
-    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|\b(?:errors?|fail\w*)(?: \w+){0,3} ?[:=] ?0\b|\d%\||no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
+    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|(?<![.\d])0 (?:\w+ ){0,2}(?:errors?|failed|failures|killed|terminated|timed out|refused)\b|\b(?:errors?|fail\w*)(?: \w+){0,3} ?[:=] ?0\b|\d%\||no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
     r"|\bpass@\d"  # how many of a model's answers were right
     r"|dmesg: read kernel buffer failed|^dmesg: .{0,40}not permitted"  # whoever collected the logs was not allowed to read it
     r"|Lmod has detected|locate a modulefile"  # a rule says when these ended a job
@@ -95,7 +95,9 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
             trouble = is_fatal(line) or (_ERROR.search(line) and not _HARMLESS.search(line))
             if at <= after or not trouble or quoted(line.encode()) or _RESTARTED.search(line):
                 continue
-            if stream.exceptions and (_THREAD_HEADER.match(line) or _RAISES.match(line)):  # the exception itself counts
+            if stream.points and from_tracker(line):
+                continue
+            if _RAISES.match(line) or (stream.exceptions and _THREAD_HEADER.match(line)):  # the exception itself counts
                 continue
             if 0 <= planned < at and not (is_fatal(line) or save_lost(line)):  # after the last step, as planned
                 continue
@@ -196,16 +198,31 @@ def _is_moderate_slowing(finding: Finding) -> bool:
     return min(level, now) > 0 and max(level, now) < MODERATE * min(level, now)
 
 
+def without_helpers(signs: Sequence[tuple[int, Structure]], end: Completion) -> list[tuple[int, Structure]]:
+    """Return the signs of a failure without those of processes beside the training, if the run provably completed."""
+    over = end.proven and end.how == "completed"
+    return [sign for sign in signs if not (over and of_helper(sign[1].line))]
+
+
 def without_end_noise(findings: Sequence[Finding], end: Completion, facts: Facts) -> list[Finding]:
     """Return the findings without those that only report that processes ended, if the run provably completed.
 
-    Once a run has completed, its store closes, its helpers are stopped, and its side threads are interrupted.
+    Once a run has completed, its store closes, its helpers are stopped, and its side threads are interrupted. A helper may
+    have ended at any time.
     """
-    if not (end.proven and end.how == "completed") or failure_signs(facts) or cut_short(facts):
+    if not (end.proven and end.how == "completed") or cut_short(facts):
         return list(findings)
+    findings = [finding for finding in findings if not all(_is_of_helper(finding, s) for s in finding.signals)]
+    if without_helpers(failure_signs(facts), end):
+        return findings
     ends = {sign.stream: sign.offset for sign in end.reported if sign.stream is not None}
     ends |= {index: at for index, stream in enumerate(facts.streams) if (at := stream.reached_planned_end()) >= 0}
     return [finding for finding in findings if not all(_is_end_noise(finding, s, ends, facts) for s in finding.signals)]
+
+
+def _is_of_helper(finding: Finding, signal: Signal) -> bool:
+    """Whether a signal reports that a helper was killed, or ran out of memory."""
+    return (finding.is_symptom or finding.fault.id == "host_oom") and of_helper(signal.line)
 
 
 def _is_end_noise(finding: Finding, signal: Signal, ends: Mapping[int, int], facts: Facts) -> bool:

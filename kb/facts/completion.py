@@ -19,6 +19,7 @@ from kb.facts.run_ends import (
     is_fatal,
     is_forwarded,
     is_of_tracker,
+    of_helper,
     save_lost,
     save_repeated,
     stops_as_asked,
@@ -233,6 +234,8 @@ def _trouble_after_end(facts: Facts, index: int) -> Iterator[EndSign]:
     after = max([item.offset for item in stream.ends] + [stream.reached_last_step()])
     for offset, line in tail_lines(stream.summary):
         if offset <= after:
+            continue
+        if of_helper(line):
             continue
         fatal = is_fatal(line)
         if not fatal and not (after >= 0 and save_lost(line)):

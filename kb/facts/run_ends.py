@@ -96,6 +96,22 @@ _FRAME = lazy_compile(
     r"|\[0x[0-9a-f]{6,}\]\s*$|^note: (?:run with `RUST_BACKTRACE|[Ss]ome details are omitted)|^stack backtrace:$|^\s*(?:File \"|\*+\s*$|[-=]{8,}\s*$)"
 )
 
+# programs that run beside a training, whose end leaves its result alone; and the training's own, in the same line
+_HELPER = lazy_compile(
+    r"(?i)\b(?:tensor-?board|visdom|mlflow|wandb(?:-\w{1,12})?|aim|comet|clearml|jupyter\w*|grafana|prometheus|(?:\w{1,20}[-_ ])?exporter|dcgm\w*|dcgmi"
+    r"|side-?cars?|(?:\w{1,12}[-_ ])?monitor|nvidia-smi|nvtop|htop|(?:ray )?dashboard|profiler|telemetry|(?:metrics?|logs?|stats?)[-_ ](?:agent|collector|shipper|server|writer)"
+    r"|fluent-?(?:bit|d)|promtail|filebeat|rsync|rclone|uploader|tail -f|watch -n|(?:data|cache|eval(?:uation)?|reward|file)[-_ ]?(?:server|service)|prefetcher|port-forward|cloudflared|ngrok)(?![\w])"
+)
+_TRACKERS = lazy_compile(
+    r"(?i)\b(?:wandb|w&b|weights & biases|tensorboard\w{0,12}|mlflow|comet_ml|comet (?:error|warning)|aim\.\w{1,12}|clearml|neptune|visdom|swanlab|trackio)\b"
+)
+_SPEAKER = lazy_compile(r"^\W{0,4}\[[\w .:/-]{1,40}\] ?:?")  # who reports it
+_TRAINING = lazy_compile(
+    r"(?i)(?<!cons)(?<!res)train|tune|\brank\b|\btorchrun\b|\btorch\.distributed|\baccelerate launch|\bdeepspeed\b|\bsrun\b|\bmpirun\b|\bmain\.py\b|\bjob\b"
+)
+_REPLACED = lazy_compile(r"(?i)\b(?:restarted|respawned|relaunched|replaced|started again)\b(?! from\b)")
+_NOT_REPLACED = lazy_compile(r"(?i)\b(?:not|never|cannot|can't|fail\w*|giv\w+ up|unable|too often)\b")
+
 # Every line that matches the expressions above has one of these words; this test is much faster. `ends` are those of
 # _COMPLETED, _EARLY and _PLANNED together.
 _END_WORDS = (
@@ -215,6 +231,23 @@ def is_fatal(line: str) -> bool:
 def _has(text: str, words: Iterable[str]) -> bool:
     low = text.lower()
     return any(word in low for word in words)
+
+
+def of_helper(line: str) -> bool:
+    """Whether what a line reports concerns a process beside the training: one of a helper's name, or one that was replaced.
+
+    In a run that provably completed, the end of such a process is no failure; elsewhere it proves nothing.
+    """
+    text = line[:_CUT]
+    own = text[speaker.end() :] if (speaker := _SPEAKER.match(text)) else text
+    if _TRAINING.search(own):
+        return False
+    return _HELPER.search(own) is not None or (_REPLACED.search(own) is not None and not _NOT_REPLACED.search(own))
+
+
+def from_tracker(line: str) -> bool:
+    """Whether a plot or tracking client wrote a line, or another program wrote it about one: such errors end no step."""
+    return _TRACKERS.search(line[:_CUT]) is not None and not is_fatal(line)
 
 
 def save_lost(line: str) -> bool:

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import pairwise
 
 from kb.facts.epoch_counts import formats_in_epochs, furthest
-from kb.facts.run_ends import end_lines, stops_as_planned
+from kb.facts.run_ends import end_lines, of_helper, stops_as_planned
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
@@ -20,6 +21,7 @@ from kb.scanning.summary import StageMark, StreamSummary, head_lines, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
 SPEAKS = 3  # lines of workers at the end of a log that show that they work on
+LINK = 400  # bytes between two exceptions of a chain
 TWIN = 400  # bytes between the last lines of two exceptions that threads write at the same time
 RECOVERY = 2048  # bytes after trouble in which a line may report that it is over
 _TROUBLE = lazy_compile(
@@ -42,8 +44,9 @@ def structure_start(structure: Structure) -> int:
 
 
 def _is_stopped_helper(item: Structure) -> bool:
-    """Whether a shell names the process that got SIGTERM, and so reports on one of several that it started."""
-    return item.fields.get("signal") == "SIGTERM" and item.resource.pid is not None
+    """Whether a shell names the process that got SIGTERM, or a helper that was killed: one of several that it started."""
+    signal = item.fields.get("signal")
+    return item.resource.pid is not None and (signal == "SIGTERM" or (signal == "SIGKILL" and of_helper(item.line)))
 
 
 def _raised_at(item: Structure) -> tuple[object, str]:
@@ -81,6 +84,7 @@ class StreamFacts:
         excused += self._threads_after_main()
         excused += self._handled_by_workers()
         excused += self._twins_of(excused)
+        excused += self._contexts_of(excused)
         self._excused = [(structure_start(item), self._message_end(item)) for item in excused]
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
@@ -109,7 +113,7 @@ class StreamFacts:
         return [item for item in threads if 0 <= over < structure_start(item)]
 
     def _helpers_after_end(self) -> list[Structure]:
-        """Return a shell's reports of SIGTERM after the reported end: its script stops the helpers that it started."""
+        """Return a shell's reports of stopped processes after the reported end: its script stops the helpers that it started."""
         reports = [item for item in self.summary.structures if item.kind == "launcher_exit"]
         stopped = [item for item in reports if item.fields.get("launcher") == "shell" and _is_stopped_helper(item)]
         return [item for item in stopped if self._end_before(item.offset) >= 0]
@@ -166,6 +170,18 @@ class StreamFacts:
                 for kind, message, end in told
             )
         ]
+
+    def _contexts_of(self, excused: list[Structure]) -> list[Structure]:
+        """Return the exceptions during whose handling an excused one was raised."""
+        found: list[Structure] = []
+        handled = {item.offset for item in excused}
+        for later, earlier in pairwise(reversed(self.exceptions)) if excused else ():
+            linked = later.offset in handled and int(later.fields.get("chain") or 0) > 0
+            beside = 0 <= structure_start(later) - earlier.end < LINK and earlier.resource.rank == later.resource.rank
+            if linked and beside and earlier.offset not in handled:
+                handled.add(earlier.offset)
+                found.append(earlier)
+        return found
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""

@@ -34,8 +34,8 @@ _KILLED = lazy_compile(
     rb"(Memory cgroup out of memory|Out of memory[^:\n]{0,40}):? Kill(?:ed)? process (\d{1,9}),? ?\((.{1,80}?)\)(?:[ ,]|$)"
 )
 _RSS = lazy_compile(rb"(anon|file|shmem)-rss:(\d{1,15})kB")
-_SLURM = lazy_compile(rb"Detected (\d{1,9}) oom[-_]kill event(?:\(s\)|s)? in (\S{1,80}?)\.(?:\s|$)")
-_K8S = lazy_compile(rb"\bOOMKilled\b")
+_SLURM = lazy_compile(rb"Detected ([1-9]\d{0,8}) oom[-_]kill event(?:\(s\)|s)? in (\S{1,80}?)\.(?:\s|$)")
+_K8S = lazy_compile(rb"(?<!\b0 )\bOOMKilled\b(?![\"']?[=:]? ?(?:false|False|0\b))")
 _BLOCKED = lazy_compile(
     rb"task (\S.{0,63}?):(\d{1,9}) (?:.{0,80} )?blocked (?:in I/O wait )?for more than (\d{1,9}) seconds"
 )

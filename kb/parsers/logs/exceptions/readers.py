@@ -23,6 +23,7 @@ from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in, unesca
 from kb.parsers.logs.exceptions.survived import (
     TRAILING,
     at_shutdown,
+    caught_by_tracker,
     ignored_by_python,
     in_finalizer,
     in_generated_code,
@@ -45,6 +46,7 @@ _LEVEL = lazy_compile(
 )
 # the log driver json-file of containers, which knows no level, and the journal of a service's output, which has it by default
 _STDERR = lazy_compile(rb'"stream": ?"stderr"|"_TRANSPORT" ?: ?"stdout"')
+_HANDLED = (in_finalizer, caught_by_tracker, in_generated_code)  # by their frames
 _FRAME_LINES = 12  # of the innermost frame: its place, source and marks
 _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
@@ -72,8 +74,7 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     shared: dict[str, Scalar] = {"thread": thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
     by_hand = raised.name == b"KeyboardInterrupt"  # even in a finalizer, it ended the run
     if not by_hand and (
-        in_finalizer(raised.frames)
-        or in_generated_code(raised.frames)
+        any(check(raised.frames) for check in _HANDLED)
         or at_shutdown(raised.message)
         or survived_by_program(window, line_start(window, at), raised.offset)
     ):
@@ -173,7 +174,8 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         if alone
         else survived_by_program(window, start, at)
     )
-    if excused or at_shutdown(exception[2]) or in_finalizer(frames.kept()) or in_generated_code(frames.kept()):
+    kept = frames.kept()
+    if excused or at_shutdown(exception[2]) or any(check(kept) for check in _HANDLED):
         shared["lived_with"] = "yes"
     raised = read_exception(window, (at, after), exception, voice, frames)
     found = with_nested(window, raised, voice)

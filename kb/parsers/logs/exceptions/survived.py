@@ -6,6 +6,7 @@ A word such as "retrying" above a traceback is not enough: the last attempt look
 from __future__ import annotations
 
 from kb.parsers.logs.exceptions.exception_line import HEADER
+from kb.parsers.logs.exceptions.frames import MAX_FRAMES
 from kb.parsers.logs.lines import line_at, line_start, lines_from
 from kb.regex.lazy import lazy_compile
 
@@ -37,6 +38,13 @@ _SHUTDOWN = lazy_compile(
     rb"(?:at|after) interpreter shutdown|Python is likely shutting down|^import of \S{1,80} halted; None in sys\.modules"
 )
 _DESTRUCTOR = lazy_compile(r":\d+ in (?:\w+\.)?__del__$")
+
+
+# clients of plot and tracking servers: they report their own errors and go on
+_TRACKER = lazy_compile(
+    r"\S{0,300}(?:site|dist)-packages/(?:visdom|tensorboard\w{0,12}|wandb|mlflow|comet_ml|aim|clearml|neptune\w{0,12}|swanlab|trackio)/"
+)
+_THREAD_FRAME = lazy_compile(r"\S{0,300}/(?:threading|concurrent/futures/thread)\.py:\d")
 
 
 def survived_by_program(window: bytes, start: int, last: int) -> bool:
@@ -107,6 +115,15 @@ def in_generated_code(frames: tuple[str, ...]) -> bool:
 def at_shutdown(message: bytes) -> bool:
     """Whether an exception says that the interpreter shuts down: the program's end came before it, and set its status."""
     return _SHUTDOWN.search(message[:300]) is not None
+
+
+def caught_by_tracker(frames: tuple[str, ...]) -> bool:
+    """Whether a plot or tracking client caught an exception and printed it: the traceback starts in its code or its thread.
+
+    A traceback starts where the exception is caught; one that nothing catches starts in the program.
+    """
+    outer = [frame for frame in frames if not _THREAD_FRAME.match(frame)][:1]
+    return len(frames) < MAX_FRAMES and any(_TRACKER.match(frame) for frame in outer)
 
 
 def in_finalizer(frames: tuple[str, ...]) -> bool:

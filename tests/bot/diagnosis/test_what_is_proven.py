@@ -1,0 +1,144 @@
+"""What an answer may claim of a run that had trouble and went on, ended, or simply stops, with the rule base that ships."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bot.diagnosis.diagnose import diagnose_paths
+from bot.rulebase.loader import Knowledge
+from kb.report import Report
+
+START = ("2026-10-07 08:00:01 INFO launch: run mixer-3b, 8 processes", "2026-10-07 08:00:09 INFO data: 4 shards opened")
+END = (
+    "2026-10-07 09:10:00 INFO train: final model written to out/last",
+    "2026-10-07 09:10:01 INFO train: training completed",
+)
+
+
+def steps(first: int, last: int, hour: int = 8) -> list[str]:
+    """Lines of every tenth step, ten seconds apart, of 400 planned ones."""
+    return [
+        f"2026-10-07 {hour:02d}:{10 + step // 60:02d}:{step % 60:02d} INFO train: step {step}/400 loss {2.4 - step / 1000:.3f} lr 2.0e-04"
+        for step in range(first, last + 1, 10)
+    ]
+
+
+def diagnosed(known: Knowledge, folder: Path, logs: Sequence[Sequence[str]]) -> Report:
+    """The report on logs, one a rank."""
+    for rank, lines in enumerate(logs):
+        (folder / f"rank-{rank}.log").write_text("\n".join(lines) + "\n")
+    return diagnose_paths(known, [folder], workers=1).report
+
+
+# helpers
+
+HELPERS = [
+    "[monitor] tensorboard exited with code -9, restarted",
+    "[watch] exporter killed by signal 9",
+    "data server (pid 771) was killed by signal 9",
+    "./start.sh: line 12: 20931 Killed                  node_exporter --web.listen-address :9100",
+    "WARNING sidecar exited with exit code 137",
+    "worker 3 exited with code -9, restarted",
+    "[82345.1] Out of memory: Killed process 4411 (tensorboard) total-vm:1024kB, anon-rss:500kB, file-rss:0kB",
+]
+
+
+@pytest.mark.parametrize("line", HELPERS)
+def test_the_end_of_a_helper_is_no_failure_of_a_run_that_completed(known, tmp_path, line) -> None:
+    """Wherever it stands: what ran beside the training leaves its result alone."""
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 400), *END], [*START, line]])
+    assert (report.verdict, report.phase) == ("no_fault", "completed")
+
+
+@pytest.mark.parametrize("line", HELPERS)
+def test_a_log_that_stops_at_the_end_of_a_helper_proves_no_completion(known, tmp_path, line) -> None:
+    """Nothing says that the run came to its end."""
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 200), line]])
+    assert report.verdict != "no_fault"
+    assert report.phase != "completed"
+
+
+def test_a_killed_training_process_is_no_helper(known, tmp_path) -> None:
+    """Its command names a helper's folder only."""
+    killed = "./start.sh: line 12: 20931 Killed                  python train.py --tensorboard-dir out/tb"
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 400), *END], [*START, killed]])
+    assert (report.verdict, report.diagnoses[0].fault) == ("fault", "killed")
+
+
+def test_source_code_that_a_run_prints_is_no_last_word(known, tmp_path) -> None:
+    """A `raise` without an exception is text, such as a sample."""
+    sample = ("sample 4:", "    try:", "        raise RuntimeError(f'bad {path}') from error")
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 400), *END], [*START, *sample]])
+    assert report.verdict == "no_fault"
+
+
+# plot and tracking servers
+
+PRINTED = (
+    "Exception in user code:",
+    "-" * 60,
+    "Traceback (most recent call last):",
+    '  File "/opt/env/lib/python3.10/site-packages/urllib3/connection.py", line 198, in _new_conn',
+    "    sock = connection.create_connection(",
+    "ConnectionRefusedError: [Errno 111] Connection refused",
+    "",
+    "During handling of the above exception, another exception occurred:",
+    "",
+    "Traceback (most recent call last):",
+    '  File "/opt/env/lib/python3.10/site-packages/visdom/__init__.py", line 711, in _send',
+    "    return self._handle_post(",
+    "requests.exceptions.ConnectionError: HTTPConnectionPool(host='plots', port=8097): Max retries exceeded with url: /events",
+)
+IN_THREAD = (
+    "Exception in thread Thread-4 (log_loop):",
+    "Traceback (most recent call last):",
+    '  File "/usr/lib/python3.11/threading.py", line 1045, in _bootstrap_inner',
+    "    self.run()",
+    '  File "/opt/env/lib/python3.11/site-packages/mlflow/utils/async_logging/async_logging_queue.py", line 190, in _log',
+    "    raise MlflowException(text)",
+    "mlflow.exceptions.MlflowException: API request to http://track:5000/api/2.0/mlflow/runs/log-batch failed with exception x",
+)
+TRACKERS = [
+    PRINTED,
+    IN_THREAD,
+    ("wandb: ERROR Error while calling W&B API: internal server error (<Response [500]>)",),
+    ("2026-10-07 08:30:00 ERROR mlflow.tracking: could not log metrics: [Errno 111] Connection refused",),
+    ("2026-10-07 08:30:00 COMET ERROR: failed to send metrics, connection timed out",),
+    ("2026-10-07 08:30:00 ERROR aim.ext.transport: failed to connect to remote host: Connection refused",),
+]
+
+
+@pytest.mark.parametrize("lines", TRACKERS)
+@pytest.mark.parametrize("after", [(), steps(210, 220), END], ids=["last", "steps", "end"])
+def test_a_client_of_a_tracking_server_that_reports_its_own_error_fails_no_run(known, tmp_path, lines, after) -> None:
+    """It handled the error; whether the run completed is another question."""
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 400 if after is END else 200), *lines, *after]])
+    assert report.verdict == ("no_fault" if after is END else "insufficient_evidence")
+
+
+def test_a_client_whose_error_reaches_the_program_ends_it(known, tmp_path) -> None:
+    """Then the traceback starts in the program."""
+    frames = ('  File "/app/train.py", line 9, in <module>', "    vis.line(y, x)")
+    lines = [*PRINTED[:9], PRINTED[9], *frames, *PRINTED[10:]]
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 200), *lines]])
+    assert (report.verdict, report.diagnoses[0].fault) == ("fault", "external_network")
+
+
+# counts of nothing
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd: info: Detected 0 oom_kill events in StepId=55102.batch.",
+        "pods: Running 8, OOMKilled: 0, Evicted: 0",
+        "sweep of the cluster: 0 nodes failed",
+        "(raylet) node_manager.cc:3065: 0 Workers (tasks / actors) killed due to memory pressure (OOM), 1 Workers crashed",
+    ],
+)
+def test_none_is_no_failure(known, tmp_path, line) -> None:
+    """A count of 0 reports that nothing happened."""
+    assert diagnosed(known, tmp_path, [[*START, *steps(10, 200), line]]).verdict == "insufficient_evidence"
