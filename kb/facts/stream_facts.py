@@ -303,7 +303,14 @@ class StreamFacts:
             return True
         if self.completed is not None and self.completed > offset:
             return True
-        return self.steps_after(offset) >= PROGRESS_AFTER
+        after = self.steps_after(offset)
+        return after >= PROGRESS_AFTER or (after > 0 and self._resumed(offset))
+
+    def _resumed(self, offset: int) -> bool:
+        """Whether another attempt in this log made a step after an offset: what ended the one before is behind it."""
+        loads = (mark.offset for mark in self.summary.marks if mark.offset > offset and mark.stage == "checkpoint_load")
+        starts = (next(loads, None), self.started_again(offset))
+        return any(start is not None and self.steps_after(start) > 0 for start in starts)
 
     @cached_property
     def _work(self) -> tuple[tuple[WorkCount, ...], ...]:

@@ -142,3 +142,24 @@ def test_a_client_whose_error_reaches_the_program_ends_it(known, tmp_path) -> No
 def test_none_is_no_failure(known, tmp_path, line) -> None:
     """A count of 0 reports that nothing happened."""
     assert diagnosed(known, tmp_path, [[*START, *steps(10, 200), line]]).verdict == "insufficient_evidence"
+
+
+# attempts in one log
+
+PREEMPTED = "slurmstepd: error: *** JOB 4471 ON node-3 CANCELLED AT 2026-10-07T08:20:00 DUE TO PREEMPTION ***"
+RESUMED = "2026-10-07 09:00:00 INFO train: resuming from checkpoint out/step-200"
+
+
+@pytest.mark.parametrize("again", [(*START, RESUMED), (RESUMED,), START], ids=["all", "resumed", "start"])
+def test_an_attempt_that_makes_a_step_after_another_was_preempted_is_not_preempted(known, tmp_path, again) -> None:
+    """What ended the first attempt is behind the run; nothing shows yet how it ends."""
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 200), PREEMPTED, *again, *steps(210, 220, hour=9)]])
+    assert report.verdict == "insufficient_evidence"
+    ended = diagnosed(known, tmp_path, [[*START, *steps(10, 200), PREEMPTED, *again, *steps(210, 400, hour=9), *END]])
+    assert (ended.verdict, ended.phase) == ("no_fault", "completed")
+
+
+def test_the_last_attempt_counts(known, tmp_path) -> None:
+    """A second preemption is the last word of the log."""
+    logs = [*START, *steps(10, 200), PREEMPTED, *START, RESUMED, *steps(210, 300, hour=9), PREEMPTED]
+    assert diagnosed(known, tmp_path, [logs]).diagnoses[0].fault == "preempted"
