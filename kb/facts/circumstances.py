@@ -53,6 +53,14 @@ _PYTHON = lazy_compile(
     r"(?i:\bpython|\.py\b|Traceback|\btorch|site-packages|\bnumpy|\bjax\b|tensorflow|\bwandb|\bdeepspeed|\[rank\d|\btokens?\b|\bloss\b)"
     r"|\b[A-Z]\w{1,40}Error: |NCCL (?:INFO|version)"
 )
+_INFERS = lazy_compile(
+    r"(?i)\b(?:vllm|sglang|lm[-_]eval\w*|llm_engine|tgi|text-generation-launcher|triton(?:_inference)?_?server)\b|\binfer(?:ence|ring)?\b"
+    r"|\b(?:evaluat(?:e|ion|or|ing)|eval|generat(?:e|ion|ing)|predict(?:ion|ing)?|benchmark|serve|serving)(?:\.py|\b)|\bloglikelihood requests\b|\bProcessed prompts\b"
+)
+_TRAINS = lazy_compile(
+    r"(?i)(?<![a-z])(?:pre-?|post-?)?train(?:ing|er|_\w{1,30}|\.py)?(?![a-z])|fine-?tun|\bbackward\b|\boptimi[sz]er\b|\bgrad(?:ient)?[ _]|\bepochs?\b|\blearning[_ ]rate\b|\blr[=:]"
+    r"|\bsft\b|\bdpo\b|\bgrpo\b|\bppo\b|\blora\b"
+)
 _STEP_OF = lazy_compile(r"\b(?:StepId=|JOB |STEP |[Jj]ob(?:_?[Ii][Dd])?[=: ]{1,2})(\d{3,12})\b")
 
 
@@ -86,6 +94,7 @@ class RunCircumstances:
             "steps": lambda: "some" if any(stream.points for stream in facts.streams) else "none",
             "recorder": lambda: "on" if _shows(_RECORDS, self._lines) else "",
             "checkpoint": lambda: "some" if _saved(facts) else "",
+            "work": lambda: "inference" if _only_infers(facts, self._lines) else "",
         }
         return ways[name]() if name in ways else ""
 
@@ -133,6 +142,16 @@ def _device(facts: Facts, texts: list[str]) -> str:
         return "nvidia"
     shown = {str(found.lastgroup) for text in texts for found in _DEVICE.finditer(text)}
     return next((device for device in _DEVICES if device in shown), "")
+
+
+def _only_infers(facts: Facts, texts: list[str]) -> bool:
+    """Whether the logs show an evaluation, generation or service, and nothing of a training."""
+    trained = any(
+        point.loss is not None or point.learning_rate is not None or point.grad_norm is not None
+        for stream in facts.streams
+        for point in stream.points
+    )
+    return not trained and not _saved(facts) and _shows(_INFERS, texts) and not _shows(_TRAINS, texts)
 
 
 def _scaled(facts: Facts) -> bool:

@@ -227,3 +227,19 @@ def test_the_first_of_many_that_raise_the_same_is_no_suspect(base: tuple[Knowled
     best = report(base, train=(RAISED + SHAPES) * 8 + block(0, "2027-02-01_01:06:47")).diagnoses[0]
 
     assert [item.kind for item in best.suspects] == ["job"]
+
+
+EVALUATES = "2026-10-07 08:00:00 INFO eval: evaluating 5000 prompts\nProcessed prompts:  12%|#2  | 601/5000 [00:31<03:51, 19.0it/s]\n"
+TRAINS = "2026-10-07 08:00:00 INFO train: step 10/500 loss 2.31 lr 1e-4\n"
+LIMIT = "slurmstepd: error: *** JOB 4471 ON node-3 CANCELLED AT 2026-10-07T09:00:00 DUE TO TIME LIMIT ***\n"
+
+
+def test_an_evaluation_is_told_nothing_of_a_training(base: tuple[Knowledge, Matcher]) -> None:
+    """It has no optimizer, no activations to compute again and no checkpoint; where a training shows, the texts name them."""
+    full = FULL.format(asked="9.00", used="37.50", unused="1.00")
+
+    assert "optimizer" in words(report(base, train=TRAINS + full))
+    assert "optimizer" not in words(report(base, run=EVALUATES + full))
+    assert "Steps that no checkpoint holds" in words(report(base, train=TRAINS + LIMIT))
+    assert "checkpoint holds" not in words(report(base, run=EVALUATES + LIMIT))
+    assert "optimizer" in words(report(base, run=EVALUATES + TRAINS + full))
