@@ -11,6 +11,7 @@ from kb.facts.completion import Completion, cut_short
 from kb.facts.job_facts import Facts
 from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
 from kb.facts.signals import Signal
+from kb.facts.stream_facts import StreamFacts
 from kb.model import Phase, ProgressPoint, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
@@ -92,18 +93,24 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
             found.append((index, Structure("error_line", cut[0], cut[0] + len(cut[1]), cut[1][:512])))
             continue
         for at, line in calls[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
-            trouble = is_fatal(line) or (_ERROR.search(line) and not _HARMLESS.search(line))
-            if at <= after or not trouble or quoted(line.encode()) or _RESTARTED.search(line):
-                continue
-            if stream.points and from_tracker(line):
-                continue
-            if _RAISES.match(line) or (stream.exceptions and _THREAD_HEADER.match(line)):  # the exception itself counts
+            if at <= after or not _reports_trouble(line, stream):
                 continue
             if 0 <= planned < at and not (is_fatal(line) or save_lost(line)):  # after the last step, as planned
                 continue
             if not facts.survived(index, at, None):
                 found.append((index, Structure("error_line", at, at + len(line), line[:512])))
     return found
+
+
+def _reports_trouble(line: str, stream: StreamFacts) -> bool:
+    """Whether a line reports trouble of the run: no data that it shows, source code, or what was made up for."""
+    if not is_fatal(line) and (not _ERROR.search(line) or _HARMLESS.search(line)):
+        return False
+    if quoted(line.encode()) or _RESTARTED.search(line) or _RAISES.match(line):
+        return False
+    if stream.points and from_tracker(line):
+        return False
+    return not (stream.exceptions and _THREAD_HEADER.match(line))  # the exception itself counts
 
 
 def _cut_traceback(lines: Sequence[tuple[int, str]]) -> tuple[int, str] | None:

@@ -10,6 +10,8 @@ import numpy as np
 
 from kb.metrics.change_points.track import SeriesChange, Track, first_not_finite, make_change, plain_median
 
+RARE = 3  # so many higher values among the earlier ones may be passing jumps
+
 
 def loss_broken(series: Track, above: float = 1e3, warm_up: int = 30) -> SeriesChange | None:
     """Return where a loss first breaks: NaN or infinite twice in a row or at the end, above 1e3, or fluctuating wildly.
@@ -49,7 +51,8 @@ def _jumps(prior: Sequence[float], last: Sequence[float]) -> float | None:
     if sum(value > level + 5.0 * noise for value in last) < 3:
         return None
     noise = max(noise, 1.4826 * plain_median([abs(two - item) for item, two in pairwise(prior)]) / math.sqrt(2.0))
-    far = sum(value > level + 5.0 * noise for value in last)
+    usual = sorted(prior)[-RARE]  # what a noisy series has had several times before is no departure
+    far = sum(value > max(level + 5.0 * noise, usual) for value in last)
     return level if far >= 3 and _spread(last) > 6.0 * noise else None
 
 

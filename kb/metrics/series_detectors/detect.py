@@ -13,7 +13,7 @@ from kb.metrics.series_detectors.learning_rate import (
     loss_scale_minimum,
     scale_falls,
 )
-from kb.metrics.series_detectors.loss import loss_not_finite, loss_spike
+from kb.metrics.series_detectors.loss import both_climb, loss_not_finite, loss_spike
 from kb.metrics.series_detectors.memory import memory_growth, use_grows
 from kb.metrics.series_detectors.pace import BARS, side_rate_falls, slow_down, slow_step
 from kb.model import RESIZED, ProgressPoint
@@ -22,7 +22,8 @@ from kb.model import RESIZED, ProgressPoint
 def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, float]) -> tuple[SeriesFinding, ...]:
     """Run one detector over the points of a stream.
 
-    Side lines (loss-scale reductions, rates, memory in use) are checked if the iteration lines show nothing.
+    Side lines (validation losses, loss-scale reductions, rates, memory in use) are checked if the iteration lines show
+    nothing.
     """
     training = [p for p in points if not p.validation]
     parts = comparable_runs(points, training) if name in COMPARING else [training]
@@ -65,6 +66,7 @@ DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]],
     "loss_scale_minimum": loss_scale_minimum,
 }
 BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], SeriesFinding | None]] = {
+    "loss_spike": both_climb,
     "throughput_drop": side_rate_falls,
     "memory_growth": use_grows,
     "loss_scale_minimum": scale_falls,

@@ -14,6 +14,7 @@ EARLY_LEAST = 8  # records before a leap within the first steps, where losses ar
 CLIMB_BLOCKS = 40  # parts of a log whose medians distinguish a slow climb from noise
 CLIMB_LEAST = 8
 CLIMB_ORDER = 0.6
+CLIMBED = 1.5  # factor of the first loss from which on two losses that climb together diverge
 BACK = 2  # losses at the end of a log that are back at the level before a jump
 FALL = 5  # losses in a row, each below the one before: the loss was falling, not fluctuating
 
@@ -178,6 +179,28 @@ def _stays_above(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -
     if not far or median(norm or 0.0 for norm in norms[-last:]) < 2 * (norms[0] or 0.0):
         return None
     return _spike(losses, 1, values[0])
+
+
+def both_climb(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """Detect a training loss that rises with nearly every record from the first on, while the validation loss rises, too.
+
+    One of them alone may rise rightly: that of a task which becomes harder, or that of an overfitted model.
+    """
+    losses = [p for p in points if p.loss is not None and not p.validation]
+    checks = [p.loss or 0.0 for p in points if p.loss is not None and p.validation]
+    values = [p.loss or 0.0 for p in losses]
+    if len(values) < CLIMB_LEAST or len(checks) < 2 or not all(map(math.isfinite, (*values, *checks))):
+        return None
+    falls = sum(later <= earlier for earlier, later in pairwise(values))
+    rise = params.get("rise", 1.0)
+    far = values[0] > 0 and values[-1] >= max(CLIMBED * values[0], values[0] + rise)
+    checked = checks[-1] >= max(CLIMBED * checks[0], checks[0] + 0.5 * rise) and checks[-1] == max(checks)
+    if falls > len(values) // CLIMB_LEAST or not (far and checked):
+        return None
+    point, peak = losses[1], losses[values.index(max(values))]
+    text = f"training and validation loss climb, the former from {values[0]:.4g} to {peak.loss:.4g} from step {step_label(point)} on"
+    captures = (("level", f"{values[0]:.4g}"), ("value", f"{peak.loss:.4g}"), _end(losses, peak, values[0]))
+    return SeriesFinding(point, text, captures, () if peak is point else (peak,))
 
 
 def _turn(losses: Sequence[ProgressPoint], index: int, level: float) -> tuple[int, float]:

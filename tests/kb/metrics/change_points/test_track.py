@@ -182,6 +182,18 @@ def test_a_loss_that_is_lost_is_reported(put: Callable[[Any], None], kind: str, 
     assert abs(found.since - since) <= 4
 
 
+def test_a_noisy_loss_within_the_range_that_it_had_before_is_not_lost() -> None:
+    """Ten low values in a row make its level look low and calm."""
+    chance = np.random.default_rng(4)
+    values = chance.choice([0.03, 0.06, 0.11, 0.14], size=400)
+    values[200:214] = 0.03
+    values[214:220] = 0.14
+
+    assert loss_broken(track("loss", values)) is None
+    values[214:] = chance.choice([0.03, 0.9, 2.5], size=186)
+    assert loss_broken(track("loss", values)) is not None
+
+
 def test_a_single_nan_that_heals_is_no_broken_loss() -> None:
     """One skipped step is how half precision finds its scale."""
     values = losses()

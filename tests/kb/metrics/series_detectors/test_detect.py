@@ -732,6 +732,19 @@ def test_memory_beside_the_iterations_that_grows_evenly() -> None:
     assert found.point.memory == 18.0
 
 
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [([2.0, 5.4], True), ([2.0, 2.2], False), ([], False), ([5.4, 2.0], False), ([2.0, NAN], False)],
+)
+def test_training_and_validation_loss_that_climb_together_diverge(checks: list[float], expected: bool) -> None:
+    """Ten records suffice where both rise to a multiple; the training loss alone may belong to a task that gets harder."""
+    values = [2.0, 2.2, 2.5, 2.9, 3.4, 3.3, 4.6, 5.4, 6.3, 7.2]
+    checked = [replace(p, offset=2000 * n, validation=True) for n, p in enumerate(series("loss", checks), 1)]
+    found = one("loss_spike", [*series("loss", values), *checked])
+    assert (found is not None) == expected
+    assert one("loss_spike", [*series("loss", [2.0 + 0.03 * n for n in range(10)]), *checked]) is None
+
+
 def test_samples_of_a_watcher_that_climb() -> None:
     """In a log with memory only, a few samples that climb to the end are reported."""
     assert one("memory_growth", beside("used Mem", "memory", [1.0, 6.0, 8.0, 10.0])) is not None
