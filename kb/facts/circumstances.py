@@ -53,6 +53,9 @@ _PYTHON = lazy_compile(
     r"(?i:\bpython|\.py\b|Traceback|\btorch|site-packages|\bnumpy|\bjax\b|tensorflow|\bwandb|\bdeepspeed|\[rank\d|\btokens?\b|\bloss\b)"
     r"|\b[A-Z]\w{1,40}Error: |NCCL (?:INFO|version)"
 )
+_CLOUD = lazy_compile(
+    r"-dy-[\w-]{1,40}-\d{1,4}\b|\bip-\d{1,3}(?:-\d{1,3}){3}\b|\.(?:ec2|compute)\.internal\b|\.c\.[\w-]{1,60}\.internal\b|\b(?:gke|aks|eks)-[\w-]{4,60}|\.internal\.cloudapp\.net\b"
+)
 _INFERS = lazy_compile(
     r"(?i)\b(?:vllm|sglang|lm[-_]eval\w*|llm_engine|tgi|text-generation-launcher|triton(?:_inference)?_?server)\b|\binfer(?:ence|ring)?\b"
     r"|\b(?:evaluat(?:e|ion|or|ing)|eval|generat(?:e|ion|ing)|predict(?:ion|ing)?|benchmark|serve|serving)(?:\.py|\b)|\bloglikelihood requests\b|\bProcessed prompts\b"
@@ -94,6 +97,7 @@ class RunCircumstances:
             "steps": lambda: "some" if any(stream.points for stream in facts.streams) else "none",
             "recorder": lambda: "on" if _shows(_RECORDS, self._lines) else "",
             "checkpoint": lambda: "some" if _saved(facts) else "",
+            "machine": lambda: "cloud" if _in_cloud(facts, places, self._lines) else "",
             "work": lambda: "inference" if _only_infers(facts, self._lines) else "",
         }
         return ways[name]() if name in ways else ""
@@ -142,6 +146,11 @@ def _device(facts: Facts, texts: list[str]) -> str:
         return "nvidia"
     shown = {str(found.lastgroup) for text in texts for found in _DEVICE.finditer(text)}
     return next((device for device in _DEVICES if device in shown), "")
+
+
+def _in_cloud(facts: Facts, places: Places, texts: list[str]) -> bool:
+    """Whether the nodes have the names that clouds give to machines which they start on demand."""
+    return _shows(_CLOUD, [*facts.evidence.job.nodes, *places.nodes, *texts])
 
 
 def _only_infers(facts: Facts, texts: list[str]) -> bool:

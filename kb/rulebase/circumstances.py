@@ -21,6 +21,7 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
     "steps": ("none", "some"),
     "recorder": ("on",),  # the flight recorder, which dumps on a timeout
     "checkpoint": ("some",),
+    "machine": ("cloud",),  # nodes with the names that clouds give: nobody reaches their management controllers
     "work": ("inference",),  # an evaluation, generation or service, without any training
 }
 OF_FINDING: Mapping[str, tuple[str, ...]] = {

@@ -30,6 +30,11 @@ _RULES: Mapping[str, frozenset[str]] = {
             "stale-or-lost-mount", "checkpoint-takes-long", "queue-pair-stalled",
         }
     ),
+    "node_lost": frozenset(
+        {
+            "slurm-node-failure", "batch-node-lost", "kubernetes-node-lost", "launcher-lost-node", "ray-node-lost", "node-problem",
+        }
+    ),
     "cuda_init": frozenset({"cuda-initialisation-failed", "cuda-no-device", "cuda-device-busy"}),
 }  # fmt: skip
 # What only a kernel can report → the fault classes that it can explain, confirm or rule out.
