@@ -310,7 +310,8 @@ class StreamFacts:
         """Whether another attempt in this log made a step after an offset: what ended the one before is behind it."""
         loads = (mark.offset for mark in self.summary.marks if mark.offset > offset and mark.stage == "checkpoint_load")
         starts = (next(loads, None), self.started_again(offset))
-        return any(start is not None and self.steps_after(start) > 0 for start in starts)
+        made = max((p.offset for p in self.points if p.step), default=-1)  # a bar at 0 shows no step yet
+        return any(start is not None and start < made for start in starts)
 
     @cached_property
     def _work(self) -> tuple[tuple[WorkCount, ...], ...]:

@@ -99,7 +99,7 @@ IN_THREAD = (
     "    self.run()",
     '  File "/opt/env/lib/python3.11/site-packages/mlflow/utils/async_logging/async_logging_queue.py", line 190, in _log',
     "    raise MlflowException(text)",
-    "mlflow.exceptions.MlflowException: API request to http://track:5000/api/2.0/mlflow/runs/log-batch failed with exception x",
+    "mlflow.exceptions.MlflowException: API request to http://track:5000/api/2.0/mlflow/runs/log-batch failed with exception Max retries exceeded",
 )
 TRACKERS = [
     PRINTED,
@@ -125,6 +125,16 @@ def test_a_client_whose_error_reaches_the_program_ends_it(known, tmp_path) -> No
     lines = [*PRINTED[:9], PRINTED[9], *frames, *PRINTED[10:]]
     report = diagnosed(known, tmp_path, [[*START, *steps(10, 200), *lines]])
     assert (report.verdict, report.diagnoses[0].fault) == ("fault", "external_network")
+
+
+def test_a_server_that_refuses_the_account_is_named(known, tmp_path) -> None:
+    """The client's thread reports it, and the run shuts down."""
+    lines = (*IN_THREAD[:-1], "wandb.errors.CommError: permission denied (Error 403: Forbidden), connection closed")
+    frames = [
+        line.replace("mlflow/utils/async_logging/async_logging_queue", "wandb/sdk/internal/sender") for line in lines
+    ]
+    report = diagnosed(known, tmp_path, [[*START, *frames]])
+    assert (report.verdict, report.diagnoses[0].fault) == ("fault", "access_denied")
 
 
 # counts of nothing
@@ -157,6 +167,18 @@ def test_an_attempt_that_makes_a_step_after_another_was_preempted_is_not_preempt
     assert report.verdict == "insufficient_evidence"
     ended = diagnosed(known, tmp_path, [[*START, *steps(10, 200), PREEMPTED, *again, *steps(210, 400, hour=9), *END]])
     assert (ended.verdict, ended.phase) == ("no_fault", "completed")
+
+
+def test_a_bar_at_zero_is_no_step_of_another_attempt(known, tmp_path) -> None:
+    """The launcher starts again after a crash, and has nothing to do."""
+    crash = (
+        "Traceback (most recent call last):",
+        '  File "/app/train.py", line 9, in <module>',
+        "    fit()",
+        "KeyError: 'mask'",
+    )
+    logs = [*START, *steps(10, 200), *crash, *START, "0it [00:00, ?it/s]", "nothing launched"]
+    assert diagnosed(known, tmp_path, [logs]).diagnoses[0].fault == "code_bug"
 
 
 def test_the_last_attempt_counts(known, tmp_path) -> None:

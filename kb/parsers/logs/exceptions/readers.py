@@ -46,7 +46,6 @@ _LEVEL = lazy_compile(
 )
 # the log driver json-file of containers, which knows no level, and the journal of a service's output, which has it by default
 _STDERR = lazy_compile(rb'"stream": ?"stderr"|"_TRANSPORT" ?: ?"stdout"')
-_HANDLED = (in_finalizer, caught_by_tracker, in_generated_code)  # by their frames
 _FRAME_LINES = 12  # of the innermost frame: its place, source and marks
 _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
@@ -74,13 +73,19 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     shared: dict[str, Scalar] = {"thread": thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
     by_hand = raised.name == b"KeyboardInterrupt"  # even in a finalizer, it ended the run
     if not by_hand and (
-        any(check(raised.frames) for check in _HANDLED)
+        _handled(raised.frames, raised.name, raised.message)
         or at_shutdown(raised.message)
         or survived_by_program(window, line_start(window, at), raised.offset)
     ):
         shared["lived_with"] = "yes"
     links = links_before(window, at, voice)
     return to_structures(window, with_nested(window, raised, voice), prefix, links, shared)
+
+
+def _handled(frames: tuple[str, ...], name: bytes, message: bytes) -> bool:
+    """Whether the frames of an exception show that something caught and printed it."""
+    caught = caught_by_tracker(frames, name + b": " + message)
+    return caught or in_finalizer(frames) or in_generated_code(frames)
 
 
 def _read_json(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -175,7 +180,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         else survived_by_program(window, start, at)
     )
     kept = frames.kept()
-    if excused or at_shutdown(exception[2]) or any(check(kept) for check in _HANDLED):
+    if excused or at_shutdown(exception[2]) or _handled(kept, exception[1], exception[2]):
         shared["lived_with"] = "yes"
     raised = read_exception(window, (at, after), exception, voice, frames)
     found = with_nested(window, raised, voice)

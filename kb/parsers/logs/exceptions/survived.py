@@ -44,6 +44,10 @@ _DESTRUCTOR = lazy_compile(r":\d+ in (?:\w+\.)?__del__$")
 _TRACKER = lazy_compile(
     r"\S{0,300}(?:site|dist)-packages/(?:visdom|tensorboard\w{0,12}|wandb|mlflow|comet_ml|aim|clearml|neptune\w{0,12}|swanlab|trackio)/"
 )
+_UNREACHED = lazy_compile(
+    rb"(?i)connect|timed? ?out|max retries|unreachable|network|broken ?pipe|unavailable|\b50[0234]\b"
+)
+_REFUSED = lazy_compile(rb"(?i)\b40[0134]\b|permission|denied|unauthori[sz]ed|forbidden|api.?key")
 _THREAD_FRAME = lazy_compile(r"\S{0,300}/(?:threading|concurrent/futures/thread)\.py:\d")
 
 
@@ -117,13 +121,15 @@ def at_shutdown(message: bytes) -> bool:
     return _SHUTDOWN.search(message[:300]) is not None
 
 
-def caught_by_tracker(frames: tuple[str, ...]) -> bool:
-    """Whether a plot or tracking client caught an exception and printed it: the traceback starts in its code or its thread.
+def caught_by_tracker(frames: tuple[str, ...], said: bytes) -> bool:
+    """Whether a plot or tracking client caught a failed connection and printed it: the traceback starts in its code or thread.
 
-    A traceback starts where the exception is caught; one that nothing catches starts in the program.
+    A traceback starts where the exception is caught; one that nothing catches starts in the program. `said`: class and
+    message. A server that refuses the account does so in the program, too.
     """
     outer = [frame for frame in frames if not _THREAD_FRAME.match(frame)][:1]
-    return len(frames) < MAX_FRAMES and any(_TRACKER.match(frame) for frame in outer)
+    own = len(frames) < MAX_FRAMES and any(_TRACKER.match(frame) for frame in outer)
+    return own and _UNREACHED.search(said[:600]) is not None and _REFUSED.search(said[:600]) is None
 
 
 def in_finalizer(frames: tuple[str, ...]) -> bool:
