@@ -103,6 +103,8 @@ def _unfailed_advice(report: Report) -> str:
     """Return what to do if no failure was found."""
     if report.hang.lone is not None:
         return "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
+    if report.verdict == "no_fault" and any(gap.code == "model_not_saved" for gap in report.gaps):
+        return "Check whether its model was saved: a log says that it was not"
     if report.verdict == "no_fault":
         return "Nothing to do"
     return _NO_ADVICE[report.verdict]

@@ -140,7 +140,7 @@ def _head(page: TextPage, report: Report) -> None:
     fault = f" [{first.fault}]" if first is not None and first.known else ""
     page.text(f"{headline(report)}{fault}", tone(report))
     if tone(report) == "calm":
-        page.text("Nothing to do.", "head")
+        page.text(decisions.decided(report), "head")
         return
     if told := explanation(report):
         with page.weighing(Weight.FINDING):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kb.diagnosis.verdict import failure_signs
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
+from kb.facts.run_ends import not_saved
 from kb.facts.scheduler_state import contradicted_success
 from kb.model import Gap, Phase, Verdict
 from kb.report import Report
@@ -14,6 +15,7 @@ from kb.scanning.summary import tail_lines
 from kb.values import dataclass
 
 LOGS = 8  # number of logs whose last line is shown
+NOT_SAVED = "model_not_saved"
 LAST_LINE = "the last line of this log"
 _NO_FAULT = {
     "completed": "The run completed normally",
@@ -69,9 +71,17 @@ def end_gaps(verdict: Verdict, phase: Phase, facts: Facts, completion: Completio
             "the job's state is unknown",
             rules_out="whether the run completed or still runs",
         )
+    if verdict == "no_fault" and phase == "completed" and (said := _not_saved(facts)):
+        yield Gap(NOT_SAVED, "logs", said, rules_out="whether the run left a model that can be used")
     contradiction = _contradiction(verdict, phase, facts, completion)
     if contradiction and completion.scheduler is not None:
         yield Gap("contradiction", completion.scheduler.source, contradiction)
+
+
+def _not_saved(facts: Facts) -> str:
+    """Return the last line at the end of a log that says that the model was not saved; empty if there is none."""
+    tails = (line for stream in facts.of_kind("job") for _, line in tail_lines(stream.summary))
+    return next((f"a log says: {line.strip()[:200]}" for line in reversed([*tails]) if not_saved(line)), "")
 
 
 def _contradiction(verdict: Verdict, phase: Phase, facts: Facts, completion: Completion) -> str:

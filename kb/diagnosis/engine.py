@@ -198,6 +198,7 @@ def _first_place(best: Finding, facts: Facts, asked: AbstractSet[str]) -> Mappin
         "log": "" if told else facts.streams[first.stream].summary.ref.uri,
         "pid": str(pid) if pid is not None else "",
         "frame": own_frame(first, facts) if "frame" in asked else "",
+        "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
     if asked & OF_LINE:
         from kb.diagnosis.context.line_words import of_line  # noqa: PLC0415 - few rules ask for what a line states

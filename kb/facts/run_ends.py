@@ -83,6 +83,10 @@ _SAVE_LOST = lazy_compile(
     r"(?i)\b(?:fail(?:ed|ure|s)?|error(?![-\w/.])|unable|could not|cannot|can't|couldn't)\b.{0,80}\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|commit|flush|export)"
     r"|\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|export)\w*\b.{0,60}\b(?:fail(?:ed|ure)|error(?![-\w/.])|aborted|no space|denied|timed? ?out)"
 )
+_NOT_SAVED = lazy_compile(
+    r"(?i)\b(?:did not|didn't|does not|will not|won't|was not|were not|not) (?:be )?sav(?:e|ed|ing) (?:the )?(?:final |last |full )?(?:model|weights|checkpoint)\b"
+    r"|\b(?:model|weights|checkpoint)s? (?:was|were|is|are|has been|have been) not (?:been )?saved\b"
+)
 _AGAIN = lazy_compile(r"(?i)\bretr(?:y|ies|ying)\b|\bretry_|\battempt\b")
 _WRITES = lazy_compile(r"(?i)sav|writ|checkpoint|upload|commit|flush|export")
 _MADE = lazy_compile(r"(?i)\b(?:done|ok|succe\w+|completed?|finished|written|saved|uploaded|committed|exported)\b")
@@ -253,6 +257,11 @@ def from_tracker(line: str) -> bool:
 def save_lost(line: str) -> bool:
     """Whether a line reports a failed write."""
     return _SAVE_LOST.search(line[:_CUT]) is not None
+
+
+def not_saved(line: str) -> bool:
+    """Whether a line says that the model, its weights or a checkpoint were not saved, whatever the reason."""
+    return _NOT_SAVED.search(line[:_CUT]) is not None and not quoted(line[:_CUT].encode())
 
 
 def save_repeated(line: str, later: Iterable[str]) -> bool:

@@ -29,6 +29,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "stage": get_args(Stage),
     "phase": get_args(Phase),
     "first_step": ("before",),
+    "guard": ("yes",),  # the innermost frame only checks a condition and raises an AssertionError
     "frame": (),  # the innermost of the run's own code, of its exception
     "log": (),  # the path of the log with its first line
     "pid": (),

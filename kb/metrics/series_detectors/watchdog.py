@@ -39,11 +39,13 @@ def collective_behind(
                 rank, (stream, pair, enqueued, completed)
             )
     timed_out: dict[str, dict[int, int]] = {}
+    operations: dict[tuple[str, int, int], str] = {}
     for _, pair in timeouts:
         group, rank, number = str(pair.fields.get("pg") or ""), _rank(pair), _parse_int(pair.fields.get("seq"))
         if rank is not None and number is not None and group and pair.fields.get("op") not in _POINT_TO_POINT:
             of_group = timed_out.setdefault(group, {})
             of_group[rank] = min(number, of_group.get(rank, number))
+            operations[group, rank, number] = str(pair.fields.get("op") or "")
     found = []
     for group, ranks in groups.items():
         others = {rank: number for rank, number in timed_out.get(group, {}).items() if rank not in ranks}
@@ -55,13 +57,20 @@ def collective_behind(
         behind = {rank: at for rank, at in ranks.items() if at[2] < stuck}
         if behind and len(behind) < len(ranks) + len(others):
             named = ("rank " if len(behind) == 1 else "ranks ") + ranges(behind)
+            own = {
+                rank: number for rank, number in timed_out.get(group, {}).items() if rank in behind and number < stuck
+            }
             for rank, (stream, item, enqueued, _) in sorted(behind.items()):
-                words = (
+                words: tuple[tuple[str, str], ...] = (
                     ("behind", str(rank)),
                     ("waited", str(stuck)),
                     ("reached", str(enqueued)),
                     ("all_behind", named),
+                    ("number", "one" if len(behind) == 1 else "several"),
                 )
+                if rank in own:  # it waits as well, in an earlier collective of the group
+                    operation = operations[group, rank, own[rank]]
+                    words += (("behind_waits", "yes"), ("own_wait", f"{operation} {own[rank]}".strip()))
                 found.append(BehindRank(stream, item, words))
     return tuple(found)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.diagnosis.diagnose import diagnose_paths
+from bot.render.decisions import decided
 from bot.rulebase.loader import Knowledge
 from kb.report import Report
 
@@ -185,3 +186,16 @@ def test_the_last_attempt_counts(known, tmp_path) -> None:
     """A second preemption is the last word of the log."""
     logs = [*START, *steps(10, 200), PREEMPTED, *START, RESUMED, *steps(210, 300, hour=9), PREEMPTED]
     assert diagnosed(known, tmp_path, [logs]).diagnoses[0].fault == "preempted"
+
+
+# what a completed run left
+
+
+def test_a_completed_run_that_did_not_save_its_model_is_to_be_checked(known, tmp_path) -> None:
+    """It ended well, and says itself that its result is missing."""
+    said = "2026-10-07 09:09:59 INFO engine: Did not save the model out/weights.bin because gathering is off"
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 400), said, END[1]]])
+    assert report.verdict == "no_fault"
+    assert "model_not_saved" in {gap.code for gap in report.gaps}
+    assert "whether its model was saved" in decided(report)
+    assert decided(diagnosed(known, tmp_path, [[*START, *steps(10, 400), *END]])) == "Nothing to do."

@@ -243,3 +243,20 @@ def test_an_evaluation_is_told_nothing_of_a_training(base: tuple[Knowledge, Matc
     assert "Steps that no checkpoint holds" in words(report(base, train=TRAINS + LIMIT))
     assert "checkpoint holds" not in words(report(base, run=EVALUATES + LIMIT))
     assert "optimizer" in words(report(base, run=EVALUATES + TRAINS + full))
+
+
+def test_a_check_that_fails_is_not_the_place_to_fix(base: tuple[Knowledge, Matcher]) -> None:
+    """What passes the value is, which the callers show."""
+    asserted = words(report(base, train=RAISED.split('  File "/opt')[0] + "AssertionError: 2851 is longer than 2560\n"))
+    raised = words(report(base, train=RAISED.split('  File "/opt')[0] + "KeyError: 'mask'\n"))
+
+    assert "not the check" in asserted
+    assert "not the check" not in raised
+
+
+def test_a_machine_of_a_cloud_has_no_controller_to_ask(base: tuple[Knowledge, Matcher]) -> None:
+    """Its name shows that it was started on demand."""
+    lost = "srun: error: Node failure on {}\n"
+
+    assert "ipmitool" in words(report(base, train=lost.format("node-12")))
+    assert "ipmitool" not in words(report(base, train=lost.format("ip-10-2-0-17")))

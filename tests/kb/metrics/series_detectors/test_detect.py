@@ -461,7 +461,7 @@ def test_the_rank_that_never_joined_the_collective() -> None:
     """All wait in work 42 but rank 2, which is at 41."""
     found = collective_behind([status(rank, 43, 41) for rank in (0, 1, 3)] + [status(2, 41, 41)])
     assert [dict(behind_rank.captures) for behind_rank in found] == [
-        {"behind": "2", "waited": "42", "reached": "41", "all_behind": "rank 2"}
+        {"behind": "2", "waited": "42", "reached": "41", "all_behind": "rank 2", "number": "one"}
     ]
     assert found[0].status.resource.rank == 2
 
@@ -500,6 +500,14 @@ def test_a_timeout_tells_where_a_rank_without_a_status_waits() -> None:
     assert [dict(behind_rank.captures) for behind_rank in found] == [
         {"behind": "1", "waited": "2667", "reached": "2635", "all_behind": "rank 1"}
     ]
+
+
+def test_a_rank_behind_that_waits_as_well_says_in_what() -> None:
+    """Both sides time out, in different collectives of one group; a rank without a timeout of its own says nothing of it."""
+    both = collective_behind([status(1, 2635, 2634)], [timeout(0, 2667), timeout(1, 2635, op="BROADCAST")])
+    one = collective_behind([status(1, 2635, 2634)], [timeout(0, 2667), timeout(1, 2635, pg="7")])
+    assert dict(both[0].captures)["own_wait"] == "BROADCAST 2635"
+    assert "behind_waits" not in dict(one[0].captures)
 
 
 @pytest.mark.parametrize(
