@@ -12,6 +12,7 @@ from functools import cached_property
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
 from kb.regex.lazy import lazy_compile
+from kb.regex.one_pass import one_pass
 from kb.scanning.summary import tail_lines
 
 _OF_SEVERAL = ("watchdog", "watchdog_status", "nccl_warn", "ib_completion", "collective_culprit", "stack_outlier")
@@ -27,19 +28,18 @@ _SEVERAL_NODES = lazy_compile(
     rf"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines)[\"']?[ ,:=]{{1,3}}{_LARGE}|\b(?:node|machine)[_-]?rank[\"']?[ ,:=]{{1,3}}[1-9]"
 )
 _ONE_NODE = lazy_compile(r"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines|min_nodes)[\"']?[ ,:=]{1,3}1\b")
-_DEVICES = ("tpu", "npu", "gaudi", "amd", "xpu", "apple", "nvidia", "cpu")  # the first of those that are shown counts
-_DEVICE = lazy_compile(
-    r"(?P<tpu>XLA:TPU|\blibtpu\b|\bTPU[ _]?v\d|/dev/accel\d|\bmegascale\b)"
-    r"|(?P<npu>\btorch_npu\b|\bnpu:\d|\bHCCL\b|\bAscend\b|\bCANN\b|\bMindSpore\b|modelarts)"
-    r"|(?P<gaudi>\bhpu:\d|\bhabana|\bHCL\b|\bGaudi)"
-    r"|(?P<amd>\bHIP error|\bhip(?::\d|Error\w)|\bROCm\b|\brocm\d|\bRCCL\b|\bamdgpu\b|\bMI[23]\d\dX?\b)"
-    r"|(?P<xpu>\bxpu:\d|\boneCCL\b|\bUR_RESULT_|\bZE_RESULT_|\bLevel[ -]Zero\b)"
-    r"|(?P<apple>\(mps\), used: True|\bmps:0\b|\bMPS backend\b|device(?:_type)?[=: '\"]{1,3}mps\b)"
-    r"|(?P<nvidia>\bNCCL (?:INFO|WARN|version)\b|ProcessGroupNCCL|\bWorkNCCL\(|\bcuda:\d|\bCUDA (?:error|out of memory|[Vv]ersion)"
-    r"|\bcu(?:DNN|BLAS)\b|GPU available: True \(cuda\), used: True|\bNVIDIA\b|\bNVRM\b|\bnvidia-smi\b|\bXid\b|\b[AHBVT]\d{2,3}-SXM|\bCUDA_\w{3,40})"
-    r"|(?P<cpu>used: False|CUDA(?: is)? (?:not |un)available|[Ff]ailed call to cuInit|no CUDA-capable device"
-    r"|[Dd]evice(?:_type)?[=: '\"]{1,3}cpu\b|libcuda\.so\.1: cannot open)"
-)
+_DEVICES = {  # the first of those that are shown counts
+    "tpu": r"XLA:TPU|\blibtpu\b|\bTPU[ _]?v\d|/dev/accel\d|\bmegascale\b",
+    "npu": r"\btorch_npu\b|\bnpu:\d|\bHCCL\b|\bAscend\b|\bCANN\b|\bMindSpore\b|modelarts",
+    "gaudi": r"\bhpu:\d|\bhabana|\bHCL\b|\bGaudi",
+    "amd": r"\bHIP error|\bhip(?::\d|Error\w)|\bROCm\b|\brocm\d|\bRCCL\b|\bamdgpu\b|\bMI[23]\d\dX?\b",
+    "xpu": r"\bxpu:\d|\boneCCL\b|\bUR_RESULT_|\bZE_RESULT_|\bLevel[ -]Zero\b",
+    "apple": r"\(mps\), used: True|\bmps:0\b|\bMPS backend\b|device(?:_type)?[=: '\"]{1,3}mps\b",
+    "nvidia": r"\bNCCL (?:INFO|WARN|version)\b|ProcessGroupNCCL|\bWorkNCCL\(|\bcuda:\d|\bCUDA (?:error|out of memory|[Vv]ersion)"
+    r"|\bcu(?:DNN|BLAS)\b|GPU available: True \(cuda\), used: True|\bNVIDIA\b|\bNVRM\b|\bnvidia-smi\b|\bXid\b|\b[AHBVT]\d{2,3}-SXM|\bCUDA_\w{3,40}",
+    "cpu": r"used: False|CUDA(?: is)? (?:not |un)available|[Ff]ailed call to cuInit|no CUDA-capable device"
+    r"|[Dd]evice(?:_type)?[=: '\"]{1,3}cpu\b|libcuda\.so\.1: cannot open",
+}
 _FP16 = lazy_compile(
     r"(?i)\bfp16(?:_enabled)?[\"']?[ .]*[:=][ \"']*(?:true|1\b|\{)|--fp16\b|\bprecision[\"']?[ :=\"']{1,4}(?:16|fp16|float16|16-mixed)\b|[\"' =.]float16\b"
     r"|\bhalf-precision\b|\bAMP fp16\b|\bOVERFLOW!|\bFP16 Optimizer|\bmixed_precision[\"']?[ :=\"']{1,4}fp16|\bfp16 training"
@@ -144,8 +144,8 @@ def _nodes(facts: Facts, places: Places, texts: list[str]) -> str:
 def _device(facts: Facts, texts: list[str]) -> str:
     if any(facts.structures(kind) for kind in ("xid", "sxid")):
         return "nvidia"
-    shown = {str(found.lastgroup) for text in texts for found in _DEVICE.finditer(text)}
-    return next((device for device in _DEVICES if device in shown), "")
+    shown = [text.encode("utf-8", "replace") for text in texts]
+    return next((device for device, words in _DEVICES.items() if any(map(one_pass(words), shown))), "")
 
 
 def _in_cloud(facts: Facts, places: Places, texts: list[str]) -> bool:

@@ -114,15 +114,21 @@ class Re2Matcher:
         for pattern in patterns:
             self._set.Add(f"(?i:{pattern.expression})" if pattern.ignore_case else pattern.expression)
         self._set.Compile()
+        self._once = {index for index, pattern in enumerate(patterns) if pattern.once}
 
     def hits(self, block: bytes) -> list[Hit]:
         """See `Matcher.hits`."""
         found: list[Hit] = []
         offset = 0
-        match = self._set.Match
+        match, left = self._set.Match, set(self._once)
         for line in block.split(b"\n"):
             if line:
-                found.extend((pattern, offset) for pattern in match(line) or ())
+                for pattern in match(line) or ():
+                    if pattern not in self._once:
+                        found.append((pattern, offset))
+                    elif pattern in left:
+                        left.remove(pattern)
+                        found.append((pattern, offset))
             offset += len(line) + 1
         return found
 

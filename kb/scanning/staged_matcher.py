@@ -4,7 +4,8 @@ The results equal those of a single stage. If many lines of a log have hits, the
 patterns run over the whole block, and the first stage is tried again a few blocks later.
 
 The second stage of the first few lines is RE2, with only the patterns whose words were found: it is built in
-milliseconds. Hyperscan with all patterns, whose compilation takes a second, comes with more lines.
+milliseconds. Hyperscan with all patterns, whose compilation takes a second, comes with more lines. Patterns behind gates
+are searched for likewise: the compilation of a single one may take a quarter of a second.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from kb.scanning.matcher import Hit, HyperscanMatcher, Matcher, Re2Matcher, Scan
 
 SPARSE = 4096  # minimum bytes of a block per word found for two stages to be faster than one
 WAIT = 7  # blocks before the first stage is tried again
-FEW = 192 * 1024  # bytes of a block in which words are not sparse, searched with RE2
+FEW = 192 * 1024  # bytes searched with RE2: of blocks behind gates, and of a block in which words are not sparse
 MANY = (
     4 << 20
 )  # bytes of lines with words that one matcher searches with RE2, in a third of the time that compiling takes
+MOST_BUILT = (
+    8  # likewise how many times all patterns one matcher builds into RE2, which it does again for each new word
+)
 MOST_ALONE = 16  # patterns behind gates that are searched for one after the other; more are searched for together
 
 MakeEngine = Callable[[Sequence[ScanPattern]], Matcher]
+_Some = tuple[tuple[int, ...], Matcher]  # the indices of some patterns, and their matcher
 
 
 class _Compiled(msgspec.Struct, frozen=True, array_like=True):
@@ -55,9 +60,12 @@ class StagedMatcher:
         self._patterns, self._make_engine = patterns, make_engine
         self._wait = 0
         self._searched = 0
-        self._few: tuple[tuple[int, ...], Matcher] | None = None
+        self._built = 0
+        self._few: _Some | None = None
+        self._behind = 0
+        self._few_gated: _Some | None = None
         self._alone: dict[int, Matcher] = {}
-        self._gated: tuple[list[int], Matcher] | None = None
+        self._gated: _Some | None = None
         self._loaded: Matcher | None = None
         self._compiled = msgspec.msgpack.decode(cached, type=_Compiled) if cached else _compiled(patterns)
         self._first = HyperscanMatcher((), self._compiled.engine)
@@ -92,6 +100,12 @@ class StagedMatcher:
 
     def _behind_gates(self, block: bytes, opened: set[int]) -> list[Hit]:
         """Return the hits of patterns whose gates a block contains. Each is searched for alone: of most, the first hit ends it."""
+        if not opened:
+            return []
+        self._behind += len(block)
+        if self._behind <= FEW:
+            self._few_gated = self._of_few(self._few_gated, opened)
+            return _hits(self._few_gated, block)
         if len(opened) > MOST_ALONE:
             return self._all_behind_gates(block)
         found = []
@@ -105,10 +119,9 @@ class StagedMatcher:
         """Return the hits of all patterns that have gates, found in one search."""
         if self._gated is None:
             stage = self._compiled
-            indices = sorted({index for found in (*stage.gates, *stage.common_gates) for index in found})
+            indices = tuple(sorted({index for found in (*stage.gates, *stage.common_gates) for index in found}))
             self._gated = indices, HyperscanMatcher([self._patterns[index] for index in indices])
-        indices, matcher = self._gated
-        return [(indices[index], at) for index, at in matcher.hits(block)]
+        return _hits(self._gated, block)
 
     def _every(self) -> Matcher:
         """The engine with all patterns."""
@@ -141,18 +154,28 @@ class StagedMatcher:
     def _second(self, lines: bytes, words: set[int]) -> list[Hit]:
         """Return the hits on lines that contain these words and no others."""
         self._searched += len(lines)
-        if self._loaded is not None or self._searched > MANY:
+        if self._loaded is not None or self._searched > MANY or self._built > MOST_BUILT * len(self._patterns):
             return self._every().hits(lines)
         wanted = {index for word in words for index in self._compiled.stands_for[word]}
-        if self._few is None or not wanted.issubset(self._few[0]):
-            indices = tuple(sorted(wanted.union(self._few[0] if self._few else ())))
-            self._few = indices, Re2Matcher([self._patterns[index] for index in indices])
-        indices, matcher = self._few
-        return [(indices[index], at) for index, at in matcher.hits(lines)]
+        self._few = self._of_few(self._few, wanted)
+        return _hits(self._few, lines)
+
+    def _of_few(self, made: _Some | None, wanted: set[int]) -> _Some:
+        """Return an RE2 matcher of these patterns: the one that is made, if it has them, or one that has those of both."""
+        if made is not None and wanted.issubset(made[0]):
+            return made
+        indices = tuple(sorted(wanted.union(made[0] if made else ())))
+        self._built += len(indices)
+        return indices, Re2Matcher([self._patterns[index] for index in indices])
 
     def dump(self) -> bytes:
         """Return the compiled first stage; valid only for the same engine version and CPU features."""
         return msgspec.msgpack.encode(self._compiled)
+
+
+def _hits(some: _Some, block: bytes) -> list[Hit]:
+    indices, matcher = some
+    return [(indices[index], at) for index, at in matcher.hits(block)]
 
 
 def _compiled(patterns: Sequence[ScanPattern]) -> _Compiled:

@@ -74,11 +74,6 @@ BOOK = rulebook(OOM, CLOSED, ANCHORED)
 PLAN = plan(BOOK)
 
 
-def matcher() -> HyperscanMatcher:
-    """A compiled engine for PLAN."""
-    return HyperscanMatcher(PLAN.patterns)
-
-
 _PREPARED: dict[int, tuple[Rulebook, ScanPlan, HyperscanMatcher]] = {}  # the book is kept, so that its id stays its own
 
 
@@ -88,6 +83,11 @@ def prepared(book: Rulebook) -> tuple[ScanPlan, HyperscanMatcher]:
         what = plan(book)
         _PREPARED[id(book)] = (book, what, HyperscanMatcher(what.patterns))
     return _PREPARED[id(book)][1:]
+
+
+def matcher() -> HyperscanMatcher:
+    """The compiled engine for PLAN, made once."""
+    return prepared(BOOK)[1]
 
 
 def scanned(text: str | bytes, book: Rulebook, ref: StreamRef | None = None) -> StreamSummary:

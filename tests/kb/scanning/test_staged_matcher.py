@@ -96,6 +96,48 @@ def test_all_patterns_are_compiled_only_for_many_lines() -> None:
     assert made == [len(PATTERNS)]
 
 
+def test_all_patterns_are_compiled_for_many_small_logs_with_new_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than that RE2 is built again with each word, as often as there are words."""
+    built, made = [], []
+    rebuilt = staged_matcher.Re2Matcher
+
+    def few(patterns: Sequence[ScanPattern]) -> staged_matcher.Re2Matcher:
+        built.append(len(patterns))
+        return rebuilt(patterns)
+
+    def make(patterns: Sequence[ScanPattern]) -> HyperscanMatcher:
+        made.append(len(patterns))
+        return HyperscanMatcher(patterns)
+
+    monkeypatch.setattr(staged_matcher, "Re2Matcher", few)
+    patterns = [ScanPattern(f"unusual word {letter * 3}") for letter in "abcdefghijklmnopqrstuvwxyz"]
+    matcher = StagedMatcher(patterns, None, make)
+    for index, pattern in enumerate(patterns):
+        found = matcher.hits(b"calm\n" * 4000 + pattern.expression.encode())
+        assert [number for number, _ in found] == [index]
+    assert sum(built) < (staged_matcher.MOST_BUILT + 1) * len(patterns)
+    assert made == [len(patterns)]
+
+
+def test_the_first_blocks_behind_gates_are_not_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small log is searched with RE2 for what its gates open, a longer one with Hyperscan, and both find all lines."""
+    patterns = [ScanPattern("step:[0-9]+ of"), ScanPattern("forward [0-9]", once=True)]
+    matcher = StagedMatcher(patterns)
+    engines: list[int] = []
+
+    def compiled(patterns: Sequence[ScanPattern]) -> HyperscanMatcher:
+        engines.append(len(patterns))
+        return HyperscanMatcher(patterns)
+
+    monkeypatch.setattr(staged_matcher, "HyperscanMatcher", compiled)
+    text = b"step:1 of\nforward 1\nstep:2\nforward 2\nstep:3 of\n"
+    small = {(pattern, text.count(b"\n", 0, at)) for pattern, at in matcher.hits(text)}
+    assert (small, engines) == ({(0, 0), (0, 4), (1, 1)}, [])
+    matcher.hits(text * 5000)
+    assert small == {(pattern, text.count(b"\n", 0, at)) for pattern, at in matcher.hits(text)}
+    assert engines == [1, 1]
+
+
 def test_a_word_stands_for_every_pattern_that_it_finds() -> None:
     """Also for patterns whose own word contains it."""
     patterns = [ScanPattern("lost heartbeat"), ScanPattern("peer lost heartbeats"), ScanPattern("HEARTBEATS", True)]
