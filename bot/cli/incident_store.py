@@ -42,6 +42,7 @@ class IncidentMemory:
     config: Config | None = None
     _open: ExitStack = field(default_factory=ExitStack)
     _database: Database | None = None
+    _replay: tuple[DiagnosisResult, bytes] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +110,7 @@ class IncidentMemory:
             return
         packed = {
             "report": dumps(answer.report),
-            "replay": answer.replay,
+            "replay": self._replay_of(answer),
             "bundle": str(bundle) if bundle else None,
             "now": datetime.now(UTC).isoformat(),
             "tenant": self.tenant,
@@ -140,13 +141,19 @@ class IncidentMemory:
         where = str(bundle) if bundle else None
         return remember(
             answer.report,
-            answer.replay,
+            self._replay_of(answer),
             where,
             now=now,
             origin=origin,
             within=self._within(answer, now),
             promised=self.promised,
         )
+
+    def _replay_of(self, answer: DiagnosisResult) -> bytes:
+        """The text kept for replay, made once: masking it may take as long as the diagnosis."""
+        if self._replay is None or self._replay[0] is not answer:
+            self._replay = answer, answer.replay
+        return self._replay[1]
 
     def _within(self, answer: DiagnosisResult, now: datetime) -> Callable[[Session, int], None]:
         """What is stored with the incident of a scheduler's job."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from bot.rulebase.loader import default_folder
+from bot.rulebase.loader import Knowledge, default_folder
 from tests.support.chromium import chromium
 from tests.support.databases import postgres, program
 from tests.support.quick_databases import quick_databases
@@ -107,9 +107,10 @@ def databases_made_quickly() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def warm_start() -> Iterator[WarmStart]:
+def warm_start(cache: Path, known: Knowledge) -> Iterator[WarmStart]:
     """A process from which commands are forked."""
-    server = WarmStart()
+    del known  # its loading fills the cache
+    server = WarmStart(cache)
     yield server
     server.close()
 

@@ -1,6 +1,6 @@
 """`python -m bot.cli` from a process that has imported everything: a fork costs milliseconds, the imports a second or two.
 
-The command still has a process, an environment, a folder and standard streams of its own. It ends as Python ends, but for the
+It has also diagnosed what ships, so that the regexes that a diagnosis compiles are there. The command still has a process, an environment, a folder and standard streams of its own. It ends as Python ends, but for the
 release of all that was imported, which takes as long as a short command. Its databases are made as those of the test process.
 `python -m tests.support.warm_start FD` is the server; `WarmStart` is the end of the tests. What needs more than that (file
 limits, other interpreters, variables that Python reads when it starts) starts the command cold.
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bot.store.database import Database
+from tests.support.paths import BUNDLES, DEMO
 from tests.support.quick_databases import quick_databases
 
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENBLAS", "OMP_")  # variables that a fork reads too late
@@ -45,14 +46,15 @@ class Done:
 
 
 class WarmStart:
-    """The server, as the tests use it."""
+    """The server, as the tests use it. `cache`: a folder with the compiled rule base."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: Path) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.warm_start", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
+                env={**os.environ, "SIGNALBOX_CACHE": str(cache)},
                 stdin=subprocess.PIPE,  # the forks' streams are pipes, so that the streams of `sys` must be made for pipes
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -134,8 +136,26 @@ def _import_everything() -> None:
             if not module.name.startswith(NOT_LOADED):
                 with contextlib.suppress(ImportError):  # of an optional part
                     importlib.import_module(module.name)
+    _diagnose_what_ships()
     gc.collect()
     gc.freeze()  # or the first collection of each fork copies every page
+
+
+def _diagnose_what_ships() -> None:
+    """Compile what a diagnosis and its answer compile: half of the time that one of a small log takes."""
+    from bot.diagnosis.diagnose import diagnose_bundle
+    from bot.pages.attachments import small
+    from bot.render.report_json import dumps
+    from bot.render.terminal import plain
+    from bot.rulebase.loader import knowledge
+
+    known = knowledge()
+    for bundle in (DEMO, BUNDLES / "rank-killed", BUNDLES / "healthy"):
+        answer = diagnose_bundle(known, bundle, workers=1)
+        assert answer.replay
+        small(answer)
+        plain(answer.report)
+        dumps(answer.report)
 
 
 def _serve(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
