@@ -1,7 +1,7 @@
 """A two-stage matcher: it searches the whole block for words, then the lines that contain one for the words' patterns.
 
 The results equal those of a single stage. If many lines of a log have hits, the first stage would only add cost, so all
-patterns run over the whole block, and the first stage is tried again a few blocks later.
+patterns run over the whole block, and the first stage is tried again when, a few blocks later, few lines have hits.
 
 The second stage of the first few lines is RE2, with only the patterns whose words were found: it is built in
 milliseconds. Hyperscan with all patterns, whose compilation takes a second, comes with more lines. Patterns behind gates
@@ -18,7 +18,7 @@ import msgspec
 from kb.scanning.matcher import Hit, HyperscanMatcher, Matcher, Re2Matcher, ScanPattern
 
 SPARSE = 4096  # minimum bytes of a block per word found for two stages to be faster than one
-WAIT = 7  # blocks before the first stage is tried again
+WAIT = 7  # blocks at least before the first stage is tried again
 FEW = 192 * 1024  # bytes searched with RE2: of blocks behind gates, and of a block in which words are not sparse
 MANY = (
     4 << 20
@@ -75,8 +75,7 @@ class StagedMatcher:
     def hits(self, block: bytes) -> list[Hit]:
         """See `Matcher.hits`."""
         if self._wait:
-            self._wait -= 1
-            return self._every().hits(block)
+            return self._still(block)
         stage = self._compiled
         found, places, words, opened = [], [], set(), set[int]()
         whole, number = stage.whole, len(stage.whole)
@@ -97,6 +96,13 @@ class StagedMatcher:
         if self._common is not None:
             opened.update(pattern for gate, _ in self._common.hits(block) for pattern in stage.common_gates[gate])
         return found + self._behind_gates(block, opened)
+
+    def _still(self, block: bytes) -> list[Hit]:
+        """Return the hits of a block after a dense one. The first stage is not tried again as long as blocks are dense."""
+        found = self._every().hits(block)
+        if self._wait > 1 or len(found) * SPARSE <= len(block):
+            self._wait -= 1
+        return found
 
     def _behind_gates(self, block: bytes, opened: set[int]) -> list[Hit]:
         """Return the hits of patterns whose gates a block contains. Each is searched for alone: of most, the first hit ends it."""
