@@ -10,7 +10,7 @@ import pytest
 from kb.rulebase.patterns import scan_form
 from kb.scanning import staged_matcher
 from kb.scanning.first_stage import LEAST, first_stage, gates_of, words_of
-from kb.scanning.matcher import Hit, HyperscanMatcher, ScanPattern
+from kb.scanning.matcher import Hit, HyperscanMatcher, Re2Matcher, ScanPattern
 from kb.scanning.staged_matcher import WAIT, StagedMatcher
 
 PATTERNS = [
@@ -99,11 +99,10 @@ def test_all_patterns_are_compiled_only_for_many_lines() -> None:
 def test_all_patterns_are_compiled_for_many_small_logs_with_new_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than that RE2 is built again with each word, as often as there are words."""
     built, made = [], []
-    rebuilt = staged_matcher.Re2Matcher
 
-    def few(patterns: Sequence[ScanPattern]) -> staged_matcher.Re2Matcher:
+    def few(patterns: Sequence[ScanPattern]) -> Re2Matcher:
         built.append(len(patterns))
-        return rebuilt(patterns)
+        return Re2Matcher(patterns)
 
     def make(patterns: Sequence[ScanPattern]) -> HyperscanMatcher:
         made.append(len(patterns))
