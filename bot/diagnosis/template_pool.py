@@ -24,6 +24,7 @@ from kb.model import Gap, StreamRef
 from kb.scanning.scanner import BEFORE
 from kb.templates.lookup_budget import FEWEST_LOOKS, LOOKS
 from kb.templates.miner import AFTER, WARM, Miner
+from kb.templates.rank_prefixes import rank_prefix_of
 from kb.templates.shape_index import ShapeIndex
 from kb.templates.table import TemplateTable, merge
 from kb.templates.template import VERSION
@@ -127,7 +128,12 @@ class Mining:
 
     def __init__(self, task: TemplateTask, *, alone: bool = False) -> None:
         self._task, self._at = task, max(0, task.start - BEFORE)
-        shapes = ShapeIndex(dated=task.year is not None) if alone else _shapes(task.year, get_ident())
+        head = _head(task.ref)
+        speaker = _speaker(task.ref, head)
+        own = alone or speaker is not None
+        shapes = (
+            ShapeIndex(dated=task.year is not None, speaker=speaker) if own else _shapes(task.year, get_ident())
+        )
         if shapes.looked > LEARNED:
             shapes.clear()
         self._looks = task.looks if alone else min(STRANGE, task.looks)
@@ -138,7 +144,7 @@ class Mining:
             own_start=task.start,
             own_stop=task.stop,
             year=task.year,
-            width=_width(task.ref) if task.start == 0 and task.stop is None else None,
+            width=width_of(head) if task.start == 0 and task.stop is None else None,
             shapes=shapes,
             looks=self._looks,
         )
@@ -176,20 +182,27 @@ def _shapes(year: int | None, thread: int) -> ShapeIndex:  # noqa: ARG001 - each
     return ShapeIndex(dated=year is not None)
 
 
-def _width(ref: StreamRef) -> int | None:
-    """The width of the terminal that wrapped a stream's lines. The rest of a wrapped line must stay in the same shard."""
+def _head(ref: StreamRef) -> bytes:
+    """Return the first bytes of a stream, by which its forms are judged."""
     head = b""
     for block in StreamReader(ref, block=HEAD):
         head += block
         if len(head) >= HEAD:
             break
-    return width_of(head)
+    return head
+
+
+def _speaker(ref: StreamRef, head: bytes) -> re.Pattern[bytes] | None:
+    """Return how the lines of a stream of several ranks name them, if in a form of their own."""
+    if ref.kind != "job" or ref.resource.rank is not None:
+        return None
+    return rank_prefix_of(head)
 
 
 def shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[TemplateTask]:
     """Cut a stream into tasks; a compressed one, or one that a terminal wrapped, is a single task."""
     size = ref.size or 0
-    if size <= shard + shard // 2 or not is_plain(ref) or _width(ref) is not None:
+    if size <= shard + shard // 2 or not is_plain(ref) or width_of(_head(ref)) is not None:
         return [TemplateTask(index, ref, 0, None, year, LOOKS)]
     cuts = list(range(0, size - shard // 2, shard))
     looks = max(LOOKS // len(cuts), FEWEST_LOOKS)

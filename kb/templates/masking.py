@@ -7,7 +7,7 @@ masked once. Folding preserves lengths: the rank, step or time is at the same po
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
@@ -87,8 +87,15 @@ def _same_id(match: re.Match[bytes]) -> bytes:
     return found[:2] + found[2:].translate(_LETTERS) if found[1:2] == b"x" else b"a" + found[1:].translate(_LETTERS)
 
 
-def shape_of(folded: bytes, *, dated: bool = False) -> LineShape:
-    """The shape of a folded line, of which the first `LOOKED_AT` bytes count. `dated`: timestamps without a year give times, too."""
+def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] | None = None) -> LineShape:
+    """The shape of a folded line, of which the first `LOOKED_AT` bytes count.
+
+    `dated`: timestamps without a year give times, too. `speaker`: how the lines of the stream name their rank
+    (kb.templates.rank_prefixes).
+    """
+    named = speaker.match(folded) if speaker else None
+    if named is not None:
+        return _behind(named, shape_of(folded[named.end() :], dated=dated))
     folded = mask_ids(folded[:LOOKED_AT])
     if not folded.strip(_EMPTY):
         return BLANK
@@ -110,6 +117,17 @@ def shape_of(folded: bytes, *, dated: bool = False) -> LineShape:
         _stamp(spoken, dated=dated),
         part_of(spoken[:start])[1],
     )
+
+
+def _behind(named: re.Match[bytes], rest: LineShape) -> LineShape:
+    """The shape of a line whose rank a prefix names, by that of the rest of the line."""
+    if rest.template is None:
+        return rest
+    end = named.end()
+    node, step, stamp = (
+        None if span is None else (span[0] + end, span[1] + end) for span in (rest.node, rest.step, rest.stamp)
+    )
+    return replace(rest, start=rest.start + end, rank=named.span("rank"), node=node, step=step, stamp=stamp)
 
 
 @lru_cache(8192)
@@ -250,6 +268,11 @@ def level_of(line: bytes, start: int) -> str | None:
 def _rank(line: bytes, start: int) -> Range | None:
     match = _RANK.search(fold(line[: max(_HEAD, start + 80)]))
     return None if match is None else match.span(match.lastindex or 0)
+
+
+def names_rank(line: bytes) -> bool:
+    """Whether a line names its rank in a form that is known."""
+    return _rank(line, 0) is not None
 
 
 def _node(line: bytes, start: int, node: str | None) -> Range | None:

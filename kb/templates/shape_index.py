@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +26,13 @@ _UNSURE = (b"Traceback (most", b" P ")
 
 
 class ShapeIndex:
-    """The known shapes by number. It is a cache that may be dropped at any time between blocks."""
+    """The known shapes by number. It is a cache that may be dropped at any time between blocks.
 
-    def __init__(self, *, dated: bool) -> None:
-        self._dated = dated
+    `speaker`: how the lines of a stream name their rank, if in a form of their own; then the index is for that form only.
+    """
+
+    def __init__(self, *, dated: bool, speaker: re.Pattern[bytes] | None = None) -> None:
+        self._dated, self._speaker = dated, speaker
         self._fold = LineKeys()
         self._keys = KeyTable()
         self.clear()
@@ -44,7 +48,7 @@ class ShapeIndex:
         self._named: dict[str, int] = {}
         self._of_shape: dict[LineShape, int] = {}
         self._numbers: dict[int, int] = {}  # by the hash of a folded line
-        self._likeness = ShapeCache(dated=self._dated)
+        self._likeness = ShapeCache(dated=self._dated, speaker=self._speaker)
         self._keys.clear()
         self.number_of(BLANK)
         self.number_of(FOLDED)

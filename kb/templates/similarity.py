@@ -26,8 +26,8 @@ Key = tuple[bytes, str | None, LineKind, bytes]
 class ShapeCache:
     """Shapes by their prefix, level, kind, and masked rest."""
 
-    def __init__(self, *, dated: bool) -> None:
-        self._dated = dated
+    def __init__(self, *, dated: bool, speaker: re.Pattern[bytes] | None = None) -> None:
+        self._dated, self._speaker = dated, speaker
         self._heads: dict[int, set[bytes]] = {}
         self._shapes: dict[Key, LineShape] = {}
         self.looked = 0  # lines in full
@@ -44,7 +44,7 @@ class ShapeCache:
         if not looks.take(folded):
             return unlike_shape(folded), False
         self.looked += 1
-        shape = shape_of(folded, dated=self._dated)
+        shape = shape_of(folded, dated=self._dated, speaker=self._speaker)
         if shape.template is None:
             return shape, True
         head = folded[: shape.start]

@@ -74,7 +74,7 @@ _BODY = lazy_compile(
 
 # What ends a process that cannot report it: killed, a bad address, a bus error, an illegal instruction; not what launchers and watchdogs send.
 _SIGNAL = lazy_compile(
-    r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE)\b|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|7|8|9|11)\b|\bsignal:? (?:4|7|8|9|11)\b|core dumped|segmentation fault|bus error)"
+    r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE)\b|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|7|8|9|11)\b|\bsignal:? (?:4|7|8|9|11)\b|(?<!aborted \()core dumped|segmentation fault|bus error)"
 )
 _IGNORED = lazy_compile(
     r"(?i)^(?:\W|rank|\d)*exception (?:was )?ignored\b|^(?:\W|rank|\d)*exception in thread|handled|suppressed"
@@ -106,8 +106,8 @@ def is_bad(word: str) -> bool:
 
 
 def is_consequence(text: str) -> bool:
-    """Whether a line reports what another's failure, or the launcher, did to the speaker."""
-    return _CONSEQUENCE.search(text) is not None
+    """Whether a line reports what another's failure, or the launcher, did to the speaker; a kernel speaks of its machine only."""
+    return _CONSEQUENCE.search(text) is not None and not of_machine(text)
 
 
 def is_raised(text: str) -> bool:

@@ -194,6 +194,13 @@ class EventMeasurer:
         one = self._compared.get(event.id)
         return one.fresh if one else 0.5
 
+    def _time(self, spot: LineRef) -> float | None:
+        """When a line was written: one without a time behind all usual lines of its source not before the job's last step."""
+        when, at = self._behind.time(spot), self._ending.at
+        if when is None or at is None or when >= at or not self._ending.crashed or not self._behind.is_open(spot):
+            return when
+        return when if self._routine.get(spot.source, -1) > spot.offset else at
+
     # One event
 
     def _measure(self, event: RunEvent) -> MeasuredEvent:
@@ -201,7 +208,7 @@ class EventMeasurer:
         where = self._where(event)
         near, when, spot = self._best(where)
         told = max(harm(event.text, event.level), harm(spot.text, event.level) if spot.text else 0.0)
-        consequence = is_consequence(event.text) or is_consequence(spot.text)
+        consequence = (is_consequence(event.text) or is_consequence(spot.text)) and not of_machine(spot.text)
         raised = (is_raised(event.text) or is_raised(spot.text)) and not consequence
         if raised and _just_before(self._ignored.get(spot.source, []), spot.offset, IGNORED):
             raised, told = False, 0.0  # the interpreter itself says that it continues
@@ -263,12 +270,12 @@ class EventMeasurer:
     def _best(self, where: Mapping[str, NodeEvent]) -> tuple[float, float | None, LineRef]:
         """The line nearest to the turn, the first of several."""
         timed = [
-            (nearness(when := self._behind.time(spot), self._ending, self._wave), when, spot)
+            (nearness(when := self._time(spot), self._ending, self._wave), when, spot)
             for seen in where.values()
             for spot in seen.spots
         ]
-        by_hand = [item for item in timed if by_signal(item[2].text)]
-        timed = by_hand or timed
+        timed = [item for item in timed if by_signal(item[2].text)] or timed
+        timed = [item for item in timed if not self._went_on(item[2])] or timed
         near = max(item[0] for item in timed)
         return min(
             (item for item in timed if item[0] >= near - 1e-9),

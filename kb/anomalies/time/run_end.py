@@ -54,6 +54,11 @@ class LineTimes:
                 return other
         return when
 
+    def is_open(self, spot: LineRef) -> bool:
+        """Whether a line has no time of its own, and none follows in its source: it may have been written at any later time."""
+        places = self._told.get(spot.source, [])
+        return not spot.dated and bisect_right(places, (spot.offset, math.inf)) == len(places)
+
 
 def nearness(time: float | None, ending: RunEnding, wave: float | None) -> float:
     """0 to 1: how near to the turn a line is. A line without a time may be anywhere."""

@@ -1,0 +1,107 @@
+"""Learns from the first lines of a stream how each of them names its rank, where no known form does.
+
+Launchers, shells and log shippers put a prefix of their own before the lines of several processes. Whatever its form, one number of it
+takes all values from 0 up, jumps back and forth from line to line, and stands before the same kinds of lines for each value. A step, a
+clock or a counter does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from statistics import median
+
+from kb.parsers.logs.timestamps import STAMP
+from kb.templates.masking import names_rank
+
+HEAD = 64 * 1024  # bytes of a stream that are examined
+MOST_LINES = 1000
+FEWEST_LINES = 40
+PREFIX = 72  # bytes of a line in which its rank is looked for
+MOST_NUMBERS = 6  # in a prefix
+FEWEST_RANKS = 3
+COVERED = 0.8  # share of the lines that have the form
+KNOWN = 0.5  # share of the lines that name their rank in a known form
+PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
+BACK = 0.25  # share of the changes from line to line that go down
+KINDS = 4  # of lines that several ranks print
+
+_STAMP = re.compile(STAMP)
+_NUMBER = re.compile(rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?![\w.])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w.-])")
+_BEHIND = re.compile(rb"[^\w\s]{1,3}[ \t]?|[ \t]{1,2}[^\w\s]{1,2}[ \t]{1,2}|[ \t]{1,4}")
+_WORD = re.compile(rb"[\w.-]+")
+_PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right
+_LETTERS = re.compile(rb"[A-Za-z]{2,}")
+_NAMED = re.compile(rb"[\w.-]*[A-Za-z][\w.-]*")
+
+Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """The numbers at one place of the prefix, by line, and what follows them."""
+
+    lines: set[int] = field(default_factory=set)
+    values: list[int] = field(default_factory=list)
+    kinds: dict[bytes, set[int]] = field(default_factory=lambda: defaultdict(set))
+    beside: dict[int, Counter[bytes]] = field(default_factory=lambda: defaultdict(Counter))  # the words before each
+
+
+def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
+    """The form of a prefix whose group `rank` is the rank, for folded lines; None if the first bytes of a stream show none."""
+    lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
+    if len(lines) < FEWEST_LINES or sum(map(names_rank, lines)) > KNOWN * len(lines):
+        return None
+    found: dict[Form, _Numbers] = defaultdict(_Numbers)
+    for index, line in enumerate(lines):
+        for form, value, words, rest in _numbers(line):
+            numbers = found[form]
+            numbers.lines.add(index)
+            numbers.values.append(value)
+            numbers.kinds[rest].add(value)
+            numbers.beside[value][words] += 1
+    fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines))]
+    best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
+    return _compiled(best) if best is not None else None
+
+
+def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
+    """The numbers of a prefix by their form, the words before them, and those of the rest of the line; no part of a time."""
+    stamp = _STAMP.search(line, 0, PREFIX)
+    taken = stamp.span() if stamp else (0, 0)
+    numbers = (item for item in _NUMBER.finditer(line, 0, PREFIX) if not taken[0] <= item.start() < taken[1])
+    for match in islice(numbers, MOST_NUMBERS):
+        behind = _BEHIND.match(line, match.end())
+        if behind is not None:
+            before = line[: match.start()]
+            words = b" ".join(_NAMED.findall(before[: taken[0]] + before[taken[1] :]))
+            rest = b" ".join(_LETTERS.findall(line[behind.end() :])[:6])
+            yield (_WORD.sub(b"w", _PADDING.sub(b"", before)), behind[0]), int(match[0]), words, rest
+
+
+def _is_rank(numbers: _Numbers, lines: int) -> bool:
+    """Whether numbers of a prefix behave as ranks do."""
+    count = Counter(numbers.values)
+    highest = max(count)
+    if len(count) < FEWEST_RANKS or len(count) < PRESENT * (highest + 1) or median(count.values()) < 2:
+        return False
+    if len(set(numbers.lines)) < COVERED * lines:
+        return False
+    changes = [after - before for before, after in pairwise(numbers.values) if after != before]
+    if sum(change < 0 for change in changes) < BACK * len(changes):
+        return False
+    if sum(len(ranks) >= FEWEST_RANKS for ranks in numbers.kinds.values()) < KINDS:
+        return False
+    # A rank is on one node: of a number that several nodes count from 0, the rank is not known.
+    return all(max(words.values()) >= PRESENT * words.total() for words in numbers.beside.values())
+
+
+def _compiled(form: Form) -> re.Pattern[bytes]:
+    before, behind = form
+    *parts, last = [re.escape(part) for part in before.split(b"w")]
+    word, final = rb"[\w.-]{1,64}", rb"[\w.-]{0,63}[A-Za-z_-]"  # digits next to the number are its own
+    spoken = word.join(parts) + (word if last else final) + last if parts else last
+    return re.compile(spoken + rb"[ \t]{0,6}(?P<rank>0{1,5})" + re.escape(behind))

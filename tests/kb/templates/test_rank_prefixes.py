@@ -1,0 +1,87 @@
+"""How the lines of a stream name their rank, learned from the first of them (kb.templates.rank_prefixes)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from bot.diagnosis.template_pool import tables
+from connectors.bundles.streams import discover
+from kb.anomalies.build_run import build_run
+from kb.templates.masking import fold
+from kb.templates.rank_prefixes import rank_prefix_of
+
+TEXTS = (
+    "opened part {n} of the corpus",
+    "INFO pulse at {n}, all is well",
+    "WARNING slow read of {n} kB",
+    "moved {n} rows to the device",
+    "gradient norm {n}.5",
+    "window shuffled",
+)
+
+
+def a_log(form: str, ranks: int = 8, lines: int = 300) -> bytes:
+    """Lines of ranks in turn by chance, each behind a prefix of the given form; four ranks are on a host."""
+    chance, told = Random(3), []
+    for number in range(lines):
+        rank = chance.randrange(ranks)
+        host = "red" if rank < 4 else "blue"
+        prefix = form.format(rank=rank, host=host, local=rank % 4, second=number % 60, thousand=number)
+        told.append(prefix + chance.choice(TEXTS).format(n=number))
+    return "\n".join([*told, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{host}/{rank} ~ ",
+        "{host}:{rank:>3} | ",
+        "w{rank:02d}> ",
+        "<{rank}> ",
+        "2026-03-01 10:00:{second:02d} {host} #{rank}# ",
+        "proc-{rank}\t",
+        "(task {rank}) ",
+    ],
+)
+def test_the_form_of_a_prefix_is_learned(form: str) -> None:
+    """Its number is the rank, of one digit or two."""
+    learned = rank_prefix_of(a_log(form, 12))
+    assert learned is not None
+    for rank in (3, 11):
+        line = form.format(rank=rank, host="red", second=7).encode() + b"window shuffled"
+        match = learned.match(fold(line))
+        assert match is not None
+        assert int(line[slice(*match.span("rank"))]) == rank
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "[{host} {local}] ",  # a number of its node, not of the job
+        "step {thousand} | ",  # a counter
+        "10:{second}:00 ",  # a clock
+        "[rank{rank}]: ",  # known without learning
+        "",
+    ],
+)
+def test_other_numbers_are_no_ranks(form: str) -> None:
+    """They repeat per node, rise, or are no number of the process."""
+    assert rank_prefix_of(a_log(form)) is None
+
+
+def test_steps_of_epochs_are_no_ranks() -> None:
+    """They start over now and then, but one line kind says them."""
+    lines = [f"batch {number % 6} | {TEXTS[number % 3].format(n=number)}" for number in range(300)]
+    assert rank_prefix_of("\n".join([*lines, ""]).encode()) is None
+
+
+def test_ranks_of_an_unknown_form_are_compared_with_each_other(tmp_path) -> None:
+    """The line of one rank is that rank's, and templates are free of the prefix."""
+    path = tmp_path / "train.log"
+    path.write_bytes(a_log("{host}/{rank:>2} ~ ", 12) + b"blue/11 ~ seal of the manifest is broken\n")
+    run = build_run(tables(discover([path]).streams, year=2026, workers=1).tables)
+    told = {event.text: set(event.nodes) for event in run.events.values()}
+    assert told["seal of the manifest is broken"] == {"rank 11"}
+    assert told["window shuffled"] == {f"rank {rank}" for rank in range(12)}
