@@ -131,9 +131,7 @@ class Mining:
         head = _head(task.ref)
         speaker = _speaker(task.ref, head)
         own = alone or speaker is not None
-        shapes = (
-            ShapeIndex(dated=task.year is not None, speaker=speaker) if own else _shapes(task.year, get_ident())
-        )
+        shapes = ShapeIndex(dated=task.year is not None, speaker=speaker) if own else _shapes(task.year, get_ident())
         if shapes.looked > LEARNED:
             shapes.clear()
         self._looks = task.looks if alone else min(STRANGE, task.looks)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.run import JOB, LineRef, RunProfile
+from kb.anomalies.core.severity_words import by_signal
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
 from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import RankedEvent, choose_events, ending_of, rank_events
@@ -32,6 +33,7 @@ from kb.anomalies.runs.baseline_diff import (
 from kb.anomalies.time.change_step import StepChange, StepCourse, changes, course_of, is_stalled, step_at, step_named
 from kb.anomalies.time.repeating import repeating_steps
 from kb.anomalies.time.run_end import RunEnding
+from kb.anomalies.time.stack_stage import stage_in_stacks
 from kb.anomalies.time.stage import stage_at
 from kb.report import EvidenceItem, Indicator, Indicators
 
@@ -41,6 +43,7 @@ MOST_CHANGED = 8
 MOST_UNLIKE = 4
 FEW_NODES = 3
 NEAR_END = 0.95
+LITTLE = 20.0  # seconds that slower steps of a run that ended well may cost
 STALLED = "TIMEOUT"  # the state of a run that hangs
 ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 
@@ -91,6 +94,9 @@ def measure_run(
     displaced = out_of_order(run, good) if good else ()
     turned = changes(course)
     ending = ending_of(run, course, turned, off)
+    if ending.well and turned and turned[0].why == "slower" and turned[0].lost < LITTLE:
+        turned = ()  # it came to its end all the same
+        ending = ending_of(run, course, turned, off)
     if ending.well and not turned and is_stalled(course, usual_end(run, off)):
         run = replace(run, state=STALLED)  # whatever the scheduler says
         ending = ending_of(run, course, turned, off)
@@ -135,6 +141,8 @@ def find_anomalies(
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
     events = choose_events(weighed)
     still, drifted = _still(seen, events), drifting(run)
+    if still or drifted:  # what is missing there is the cause: the others report what came of it
+        events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
     spot = events[0].spot if events else (turned[0].beats[0].spot if turned else None)
@@ -162,7 +170,13 @@ def find_anomalies(
 def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
     """What is missing on single nodes that do not say why, in words of their own or of a launcher."""
     found = absences(seen.run, seen.off, seen.ending.interval, seen.ending.at)
-    return tuple(odd for odd in found if not any(event.raised and odd.node in event.nodes for event in events))
+    told = {(event.spot.source, event.spot.offset) for event in events}
+    return tuple(
+        odd
+        for odd in found
+        if not any(event.raised and odd.node in event.nodes for event in events)
+        and not (odd.spot and (odd.spot.source, odd.spot.offset) in told)
+    )
 
 
 def _by_rarity(run: RunProfile, pool: Baseline | None = None) -> Mapping[str, EventComparison]:
@@ -196,7 +210,8 @@ def _stage(seen: RunView, events: Sequence[RankedEvent]) -> str:
     if when is not None and last is not None and when < last:
         when = seen.ending.over
     text = f"{events[0].event.text} {spot.text}" if spot and events[0].raised else ""
-    return stage_at(seen.run, seen.course, when, seen.off, spot=spot, text=text)
+    waited = stage_in_stacks(seen.run, seen.course, spot, seen.off)
+    return waited or stage_at(seen.run, seen.course, when, seen.off, spot=spot, text=text)
 
 
 # --- as the report shows it ------------------------------------------------------------------------------------------

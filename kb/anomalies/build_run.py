@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StageBeginning, StepLine
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, RunStack, StageBeginning, StepLine
 from kb.model import OWN, RESIZED, Job, ProgressPoint, StreamRef
 from kb.parsers.logs.timestamps import find_time
 from kb.scanning.summary import StreamSummary
@@ -19,6 +19,8 @@ MOST_SPOTS = 12  # of an event on one node
 MOST_BEATS = 200_000
 MOST_ANCHORS = 16  # of a stream
 MOST_SETTINGS = 400
+MOST_STACKS = 4000
+MOST_FRAMES = 60
 FEW_LINES = 16  # of an event on one node; more are not lines of a start
 LONGEST_VALUE = 120
 RANK = "rank "
@@ -96,6 +98,7 @@ def build_run(
         _settings(job, printed),
         _own_settings(printed),
         _anchors(summaries, shared),
+        _stacks(summaries, shared),
     )
 
 
@@ -269,6 +272,27 @@ def _anchors(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tup
         for point in [item for item in summary.series.points if item.format == OWN][-MOST_ANCHORS:]
         if point.step is not None
     )
+
+
+def _stacks(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[RunStack, ...]:
+    """The exceptions with their frames."""
+    found = []
+    for summary in summaries:
+        for item in summary.structures if summary.ref.kind == "job" else ():
+            frames = str(item.fields.get("frames") or "") if item.kind == "exception" else ""
+            if frames:
+                rank = item.resource.rank if item.resource.rank is not None else summary.ref.resource.rank
+                node = item.resource.node if summary.ref.uri not in shared else None
+                unit = node or _speaker(summary.ref, rank, shared)
+                spot = LineRef(summary.ref.uri, item.offset, item.line, None, item.time, unit, rank, item.timed)
+                found.append(RunStack(spot, tuple(map(_frame, frames.split("\n")[-MOST_FRAMES:]))))
+    return tuple(found[:MOST_STACKS])
+
+
+def _frame(told: str) -> str:
+    """A frame as its function and the name of its file."""
+    place, _, function = told.rpartition(" in ")
+    return f"{function} {place.rpartition('/')[2].partition(':')[0]}"
 
 
 def _turns(summaries: Iterable[StreamSummary]) -> tuple[StageBeginning, ...]:

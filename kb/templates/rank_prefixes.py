@@ -19,7 +19,7 @@ from kb.templates.masking import names_rank
 
 HEAD = 64 * 1024  # bytes of a stream that are examined
 MOST_LINES = 1000
-FEWEST_LINES = 40
+FEWEST_LINES = 24
 PREFIX = 72  # bytes of a line in which its rank is looked for
 MOST_NUMBERS = 6  # in a prefix
 FEWEST_RANKS = 3
@@ -27,7 +27,7 @@ COVERED = 0.8  # share of the lines that have the form
 KNOWN = 0.5  # share of the lines that name their rank in a known form
 PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
 BACK = 0.25  # share of the changes from line to line that go down
-KINDS = 4  # of lines that several ranks print
+KINDS = 3  # of lines that several ranks print
 
 _STAMP = re.compile(STAMP)
 _NUMBER = re.compile(rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?![\w.])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w.-])")

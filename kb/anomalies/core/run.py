@@ -85,6 +85,14 @@ class RunSource:
 
 
 @dataclass(frozen=True, slots=True)
+class RunStack:
+    """The frames of an exception, outermost first, each as its function and its file; `spot`: its last line."""
+
+    spot: LineRef
+    frames: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunProfile:
     """One run.
 
@@ -101,6 +109,7 @@ class RunProfile:
     settings: Mapping[str, str] = field(default_factory=dict)
     own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by name and node, if nodes differ
     anchors: tuple[StepLine, ...] = ()  # steps that single ranks report besides the job's own step lines
+    stacks: tuple[RunStack, ...] = ()
 
     @property
     def heard(self) -> frozenset[str]:

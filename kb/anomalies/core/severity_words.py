@@ -48,12 +48,12 @@ _CONSEQUENCE = lazy_compile(
     r"|send(?:ing)? (?:sig|signal)|sigterm|connection (?:was )?(?:reset|closed|aborted) by|connection reset|remote process exited|broken pipe"
     r"|watchdog thread terminated|watchdog caught collective|failure detected by watchdog|some nccl operations have failed"
     r"|terminate called after throwing|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
-    r"|primary job +terminated|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating)"
+    r"|primary job +terminated|job to be terminated|first process to do so|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating)"
     r"|signalexception|keyboardinterrupt|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
     r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|\bFAILED$|^terminated$"
     r"|heartbeat ?monitor|flight recorder|nccl work|aborting|worknccl|tcpstore|recvvalue|sendbytes|failed to recv|cancelled (?:at|by)|slurmstepd"
     r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"
-    r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)"
+    r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)|timed out waiting \S{1,12} ?m?s for (?:send|recv)"
 )
 # Programs that monitor the job or clean up the host; their own trouble does not end a run.
 _ASIDE = lazy_compile(
@@ -76,6 +76,7 @@ _BODY = lazy_compile(
 _SIGNAL = lazy_compile(
     r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE)\b|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|7|8|9|11)\b|\bsignal:? (?:4|7|8|9|11)\b|(?<!aborted \()core dumped|segmentation fault|bus error)"
 )
+_STOPPED = lazy_compile(r"(?i)\bSIGTERM\b|\bsignal:? 15\b|signalexception|keyboardinterrupt|\bterminated\W*$")
 _IGNORED = lazy_compile(
     r"(?i)^(?:\W|rank|\d)*exception (?:was )?ignored\b|^(?:\W|rank|\d)*exception in thread|handled|suppressed"
 )
@@ -141,6 +142,11 @@ def is_aside(text: str) -> bool:
 def by_signal(text: str) -> bool:
     """Whether the line reports a process that a signal ended, so it could not report the reason itself."""
     return _SIGNAL.search(text) is not None
+
+
+def is_stopped(text: str) -> bool:
+    """Whether the speaker says that it was asked to end, so what it reports from there on is not its own trouble."""
+    return _STOPPED.search(text) is not None
 
 
 def is_ignored(text: str) -> bool:

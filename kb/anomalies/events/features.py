@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from kb.anomalies.core.blocks import is_part
 from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import (
     by_signal,
@@ -36,6 +37,7 @@ OFTEN = 4  # times its peers' count from which on a node prints an event more th
 MOST_SLOTS = 8
 STEPS_BEHIND = 2  # step lines after an exception that show that it was caught
 CAUGHT = 0.5  # how much the harm of an exception counts that was caught
+KNOWN = 0.25  # `fresh` up to which healthy runs raise an exception, too, and live on
 CHAIN = 6000  # bytes between the exceptions of one chain
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
 
@@ -80,6 +82,7 @@ class EventMeasurer:
         self._behind = LineTimes(run, off)
         self._nodes = max(1, len(run.heard - {JOB}))
         self._steps = {(beat.spot.source, beat.spot.offset) for beat in run.beats}
+        self._beats = self._step_places()
         self._wave = self._first_consequence()
         self._routine, self._own_routine = self._last_routine()
         self._lines = {voice.source: voice.lines for voice in run.voices}
@@ -104,17 +107,21 @@ class EventMeasurer:
         """All events that may indicate a failure, by id."""
         found = []
         for event in sorted(self._run.events.values(), key=lambda item: item.id):
-            spots = (spot for seen in event.nodes.values() for spot in seen.spots)
-            if (
-                is_body(event.text)
-                or _is_frame(event)
-                or any((spot.source, spot.offset) in self._steps for spot in spots)
-            ):
+            spots = [spot for seen in event.nodes.values() for spot in seen.spots]
+            steps = sum((spot.source, spot.offset) in self._steps for spot in spots)  # a bar may precede any line
+            if is_part(event) or steps * 2 > len(spots):
                 continue  # the words of a step line name what it measures; `temporal` reads its numbers
             found.append(self._measure(event))
         return found
 
     # What all events are seen against
+
+    def _step_places(self) -> Mapping[str, list[tuple[int, float]]]:
+        """By source the places of step lines in order, with their steps."""
+        found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        for beat in self._run.beats:
+            found[beat.spot.source].append((beat.spot.offset, beat.step))
+        return {source: sorted(places) for source, places in found.items()}
 
     def _first_consequence(self) -> float | None:
         """When the first consequence came after the turn, of those that the good run has less often."""
@@ -212,7 +219,7 @@ class EventMeasurer:
         raised = (is_raised(event.text) or is_raised(spot.text)) and not consequence
         if raised and _just_before(self._ignored.get(spot.source, []), spot.offset, IGNORED):
             raised, told = False, 0.0  # the interpreter itself says that it continues
-        caught = raised and (self._was_caught(when) or self._went_on(spot))
+        caught = raised and (against.fresh < KNOWN or self._is_survived(where))
         if caught:
             raised, told = False, CAUGHT * told
         features = {
@@ -235,6 +242,15 @@ class EventMeasurer:
             caught, self._ends_near(where),
         )  # fmt: skip
 
+    def _is_survived(self, where: Mapping[str, NodeEvent]) -> bool:
+        """Whether most speakers of an exception went on after it."""
+        spots = [spot for seen in where.values() for spot in seen.spots]
+        return sum(self._survived(spot, self._time(spot)) for spot in spots) * 2 >= len(spots)
+
+    def _survived(self, spot: LineRef, when: float | None) -> bool:
+        """Whether the job, or the speaker, went on long after a line."""
+        return self._was_caught(when) or self._went_on(spot) or (not spot.dated and self._steps_behind(spot))
+
     def _went_on(self, spot: LineRef) -> bool:
         """Whether the rank that wrote a line wrote usual lines after it."""
         return spot.rank is not None and self._own_routine.get((spot.source, spot.rank), -1) > spot.offset
@@ -244,6 +260,11 @@ class EventMeasurer:
         ending = self._ending
         room = max(JUST_BEFORE, STEPS_BEHIND * ending.interval)
         return when is not None and ending.at is not None and ending.at - when > room
+
+    def _steps_behind(self, spot: LineRef) -> bool:
+        """Whether the job's steps went on in the source of a line after it."""
+        places = self._beats.get(spot.source, ())
+        return len({step for offset, step in places[bisect_right(places, (spot.offset, math.inf)) :]}) > STEPS_BEHIND
 
     def _ends_near(self, where: Mapping[str, NodeEvent]) -> bool:
         """Whether its last line there came when the run turned, or after."""
@@ -275,7 +296,7 @@ class EventMeasurer:
             for spot in seen.spots
         ]
         timed = [item for item in timed if by_signal(item[2].text)] or timed
-        timed = [item for item in timed if not self._went_on(item[2])] or timed
+        timed = [item for item in timed if not self._survived(item[2], item[1])] or timed
         near = max(item[0] for item in timed)
         return min(
             (item for item in timed if item[0] >= near - 1e-9),
@@ -345,12 +366,6 @@ class EventMeasurer:
             "went on": float(self._routine.get(spot.source, -1) > spot.offset),
             "left": min(10.0, math.log2(1 + left)),
         }
-
-
-def _is_frame(event: RunEvent) -> bool:
-    """Whether its lines, with the spaces that a template lacks, are a part of a traceback."""
-    first = next(iter(event.nodes.values())).spots[0].text
-    return bool(first) and is_body(first)
 
 
 def _of_words(event: RunEvent, text: str) -> dict[str, float]:

@@ -11,12 +11,14 @@ from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunProfile
-from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised
+from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised, is_stopped
+from kb.anomalies.nodes.odd_stacks import odd_stack
 from kb.anomalies.nodes.peers import OddNode, ended_early
 
 MOST_STILL = 2
 FEWEST_PEERS = 3
 NEARLY_ALL = 0.75  # of the peers cry, or go on
+USUAL = 0.7  # share of the peers that print a regular line
 REGULAR = 4  # lines of an event on a node from which on it is regular
 MISSED = 4.0  # of its usual pauses without the line
 SHORTEST = 2.0  # seconds
@@ -57,21 +59,62 @@ def _units(run: RunProfile) -> frozenset[str]:
 
 
 def _without_cry(run: RunProfile, off: Mapping[str, float], at: float | None) -> list[OddNode]:
-    """The one node that reports nothing at the end, where nearly all others report an exception or the loss of a peer."""
+    """The one node that reports nothing at the end, or only once it is told to stop, where nearly all others report an exception or a lost peer."""
     units = _units(run)
     if len(units) < FEWEST_PEERS:
         return []
+    ended = _told_to_stop(run)
     crying = {
         node
         for event in run.events.values()
         if is_raised(event.text) or is_consequence(event.text)
         for node, seen in event.nodes.items()
-        if at is None or any((time := corrected(spot, off)) is None or time >= at - SHORTEST for spot in seen.spots)
+        if any(_cries(spot, ended, off, at) for spot in seen.spots)
     }
     mute = sorted(units - crying)
-    if len(mute) != 1 or len(units & crying) < NEARLY_ALL * len(units):
+    elsewhere = odd_stack(run, off, at)
+    if len(mute) > 1 and elsewhere is not None and elsewhere.node in ended:
+        mute = [elsewhere.node]  # the others were stopped while they waited, like those that cry
+    elif len(units & crying) < NEARLY_ALL * len(units):
         return []
-    return [OddNode(mute[0], 0.6, "all others report an error or a lost peer after it, and this one does not")]
+    if len(mute) != 1:
+        return []
+    stop = ended.get(mute[0])
+    spot = _last_before(run, mute[0], stop) if stop else None
+    return [OddNode(mute[0], 0.6, "all others report an error or a lost peer, and this one does not", (), spot)]
+
+
+def _cries(spot: LineRef, ended: Mapping[str, LineRef], off: Mapping[str, float], at: float | None) -> bool:
+    """Whether a line is a report of its speaker's own at the end."""
+    stop = ended.get(spot.node)
+    if stop is not None and stop.source == spot.source and stop.offset <= spot.offset:
+        return False
+    time = corrected(spot, off)
+    return at is None or time is None or time >= at - SHORTEST
+
+
+def _told_to_stop(run: RunProfile) -> Mapping[str, LineRef]:
+    """By rank the first line in which it says that it was told to stop."""
+    found: dict[str, LineRef] = {}
+    for event in run.events.values():
+        for node, seen in event.nodes.items():
+            for spot in seen.spots:
+                own = spot.rank is not None and is_stopped(spot.text)
+                if own and (node not in found or spot.offset < found[node].offset):
+                    found[node] = spot
+    return found
+
+
+def _last_before(run: RunProfile, node: str, stop: LineRef) -> LineRef | None:
+    """The last line of a rank that is kept from before it was told to stop."""
+    spots = [
+        spot
+        for event in run.events.values()
+        if node in event.nodes and not is_body(event.text)
+        for spot in event.nodes[node].spots
+        if spot.source == stop.source and spot.offset < stop.offset
+    ]
+    return max(spots, key=lambda spot: spot.offset, default=None)
 
 
 def _stopped(run: RunProfile, off: Mapping[str, float], interval: float) -> list[OddNode]:
@@ -80,7 +123,8 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float) -> list
     found: dict[str, tuple[int, OddNode]] = {}
     for event in sorted(run.events.values(), key=lambda item: item.id):
         regular = {node: seen for node, seen in event.nodes.items() if node in units and seen.count >= REGULAR}
-        if len(regular) < FEWEST_PEERS or is_body(event.text) or is_consequence(event.text):
+        fewest = max(FEWEST_PEERS, USUAL * len(units))
+        if len(regular) < fewest or is_body(event.text) or is_consequence(event.text):
             continue
         ends = {node: end for node, seen in regular.items() if (end := _end(seen, off)) is not None}
         if len(ends) < NEARLY_ALL * len(regular):

@@ -10,13 +10,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kb.anomalies.core.blocks import is_part
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import by_signal, harm, is_body, is_consequence, is_raised
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.mentions import NodeNames
+from kb.anomalies.nodes.odd_stacks import odd_stack
 from kb.anomalies.nodes.peers import OddNode, isolated, lacking, off_values, silent
+from kb.anomalies.nodes.stragglers import straggling
 
 JUST_BEFORE = 3.0  # seconds before the last step in which the cause of the end may be printed
 SOON = 90.0
@@ -26,6 +29,7 @@ MANY = 0.6  # share of the nodes from which on an event belongs to all
 NEARLY_ALL = 0.75
 TROUBLE = 0.35  # harm from which on an event indicates trouble
 MOST_FOREST = 5
+EVERYBODY = 0.25  # how much it counts to be named where most are
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ class _EvidenceCollector:
         self._run, self._fresh, self._off = run, fresh, off
         self.found = {node: NodeEvidence() for node in sorted({*run.nodes, *run.heard} - {JOB})}
         self._heard = sorted(run.heard - {JOB})
+        self._events = [event for event in run.events.values() if not is_part(event)]
         self._moment = TurningPoint(moment.at, moment.interval, moment.crashed, self._wave(moment.at))
 
     def _wave(self, at: float | None) -> float | None:
@@ -186,9 +191,9 @@ class _EvidenceCollector:
         """Events that few nodes print, or print more often, near the turn or after it."""
         says: dict[str, list[tuple[float, str, int]]] = defaultdict(list)
         first: list[tuple[float, str, str, float, bool]] = []
-        for event in self._run.events.values():
+        for event in self._events:
             signal = by_signal(event.text)
-            if (is_body(event.text) or is_consequence(event.text)) and not signal:
+            if is_consequence(event.text) and not signal:
                 continue
             told = 1.0 if signal else harm(event.text, event.level)
             seen = {node: self._times(item) for node, item in event.nodes.items() if node in self.found}
@@ -289,13 +294,15 @@ class _EvidenceCollector:
             worth = 0.6 * len(by) / most * min(1.0, 0.4 + len(by) / total) + (0.4 if soon else 0.0)
             if killed:
                 worth = 1.0 if node in killed else worth / 2
+            elif len(speakers) > MANY * len(self._heard):
+                worth *= EVERYBODY  # a launcher lists all that it ended
             why = "another one mentions it" if len(by) == 1 else f"{len(by)} others mention it"
             self.found[node].take("named", worth, OddNode(node, worth, why))
 
     def _naming(self) -> Iterator[tuple[LineRef, str, frozenset[str]]]:
         """Lines of trouble since the turn that name other nodes: the line, its node, the others."""
         names, at = NodeNames(self._run), self._moment.at
-        for event in filter(self._is_trouble, self._run.events.values()):
+        for event in filter(self._is_trouble, self._events):
             for node, seen in event.nodes.items():
                 for spot in seen.spots:
                     time = corrected(spot, self._off)
@@ -305,7 +312,7 @@ class _EvidenceCollector:
     def _is_trouble(self, event: RunEvent) -> bool:
         """Whether an event reports trouble that the good run does not have."""
         trouble = harm(event.text, event.level) >= 0.3 or is_consequence(event.text)
-        return trouble and not is_body(event.text) and self._new(event) >= 0.3
+        return trouble and self._new(event) >= 0.3
 
     def by_absence(self) -> None:
         """What nearly all others print since the turn, and it does not: consequences, and usual lines."""
@@ -315,8 +322,8 @@ class _EvidenceCollector:
         for ground, consequences in (("quiet", True), ("misses", False)):
             lacks: dict[str, list[tuple[float, str]]] = defaultdict(list)
             common = 0
-            for event in self._run.events.values():
-                if is_body(event.text) or is_consequence(event.text) != consequences:
+            for event in self._events:
+                if is_consequence(event.text) != consequences:
                     continue
                 said = self._since(event)
                 if len(said) >= NEARLY_ALL * count:
@@ -374,6 +381,12 @@ class _EvidenceCollector:
             self.found[odd.node].take("early", 1.0, odd)
         for odd in drifting(run):
             self.found[odd.node].take("drifts", 1.0, odd)
+        elsewhere = odd_stack(run, off, moment.at)
+        if elsewhere is not None:
+            ended = elsewhere.spot is not None and is_consequence(elsewhere.spot.text)
+            self.found[elsewhere.node].take("apart", 0.3 if ended else 1.0, elsewhere)
+        for odd in straggling(run, off, moment.at):
+            self.found[odd.node].take("behind", 1.0, odd)
         for odd in lacking(run):
             if odd.node in self.found:
                 self.found[odd.node].take("lacks", odd.score / 0.7, odd)

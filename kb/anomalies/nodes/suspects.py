@@ -22,6 +22,8 @@ WEIGHTS: Mapping[str, float] = {
     "onset": 1.01,
     "values": 0.30,
     "drifts": 1.50,  # set by hand: synthetic runs have too few of them
+    "behind": 3.0,  # likewise
+    "apart": 2.0,
     "named": 2.34,
     "quiet": 0.95,
     "misses": 0.52,

@@ -31,13 +31,17 @@ FIRST_STEPS = 3  # slow in every run
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
-    """The step from which on a run changed: the first lines that show it, and how, in words. `why` is "slower", "loss" or "still"."""
+    """The step from which on a run changed: the first lines that show it, and how, in words. `why` is "slower", "loss" or "still".
+
+    `lost`: seconds that the slower steps took longer, all together.
+    """
 
     step: int
     why: str
     beats: tuple[StepLine, ...]
     told: str
     size: float
+    lost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,15 @@ def _slower(course: StepCourse) -> StepChange | None:
         told = f"steps take {slow:.3g} s from here on, {usual:.3g} s before"
     else:
         told = f"steps take {slow / usual:.2g} times as long from here on"
-    return StepChange(course.beats[first].step, "slower", beats, told, slow / usual)
+    return StepChange(
+        course.beats[first].step, "slower", beats, told, slow / usual, _lost(course, first, slow / usual)
+    )
+
+
+def _lost(course: StepCourse, first: int, size: float) -> float:
+    """Seconds that the steps from one on took longer; infinite where the log has no times."""
+    known = [time for time in course.times[first:] if time is not None]
+    return (known[-1] - known[0]) * (1 - 1 / size) if len(known) > 1 else math.inf
 
 
 def _is_slower(before: Sequence[float], after: Sequence[float]) -> bool:
