@@ -44,6 +44,7 @@ MOST_UNLIKE = 4
 FEW_NODES = 3
 NEAR_END = 0.95
 LITTLE = 20.0  # seconds that slower steps of a run that ended well may cost
+MUCH = 2.5  # times as long a step takes that is told all the same
 STALLED = "TIMEOUT"  # the state of a run that hangs
 ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 
@@ -94,7 +95,7 @@ def measure_run(
     displaced = out_of_order(run, good) if good else ()
     turned = changes(course)
     ending = ending_of(run, course, turned, off)
-    if ending.well and turned and turned[0].why == "slower" and turned[0].lost < LITTLE:
+    if ending.well and turned and turned[0].why == "slower" and turned[0].lost < LITTLE and turned[0].size < MUCH:
         turned = ()  # it came to its end all the same
         ending = ending_of(run, course, turned, off)
     if ending.well and not turned and is_stalled(course, usual_end(run, off)):

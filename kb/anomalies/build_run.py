@@ -25,7 +25,7 @@ FEW_LINES = 16  # of an event on one node; more are not lines of a start
 LONGEST_VALUE = 120
 RANK = "rank "
 FEWEST_RANKS = 3  # in one stream, to be compared with each other
-MOSTLY = 0.5  # of a stream's lines name a rank
+MOSTLY = 0.25  # of a stream's lines name a rank; what launchers print at the end names none
 FEW_VALUES = 3  # values of a setting that may differ by node; more are individual numbers of each node
 
 _Printed = Mapping[str, Mapping[str, Collection[str]]]
@@ -99,6 +99,7 @@ def build_run(
         _own_settings(printed),
         _anchors(summaries, shared),
         _stacks(summaries, shared),
+        _losses(summaries, shared),
     )
 
 
@@ -258,6 +259,18 @@ def _beats(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple
         if point.step is not None and point.format not in (OWN, RESIZED)
     ]
     return tuple(beats[:MOST_BEATS])
+
+
+def _losses(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:
+    """The lines of a loss that name no step."""
+    found = [
+        StepLine(_line_of(summary.ref, point, shared), 0, point.seconds, point.loss)
+        for summary in summaries
+        if summary.ref.kind == "job"
+        for point in summary.series.points
+        if point.step is None and point.loss is not None and not point.validation
+    ]
+    return tuple(found[:MOST_BEATS])
 
 
 def _anchors(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:

@@ -110,6 +110,7 @@ class RunProfile:
     own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by name and node, if nodes differ
     anchors: tuple[StepLine, ...] = ()  # steps that single ranks report besides the job's own step lines
     stacks: tuple[RunStack, ...] = ()
+    losses: tuple[StepLine, ...] = ()  # lines of a loss that name no step; their step is 0
 
     @property
     def heard(self) -> frozenset[str]:

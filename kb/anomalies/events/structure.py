@@ -16,6 +16,7 @@ from kb.anomalies.nodes.absences import last_lines
 from kb.anomalies.runs.baseline_diff import NEW
 
 CAUGHT = 0.3  # share of the estimate that remains for an exception that was caught
+MILD = 0.2  # harm of a line that says nothing bad
 UNCAUGHT = 0.7  # least estimate of the first exception that nobody caught
 FINAL = 0.6  # of the last line of one rank
 REPEATED = 0.5  # of a line that one rank repeats
@@ -66,7 +67,7 @@ def _is_final(item: MeasuredEvent, last: Mapping[tuple[str, int], str], new: flo
 
 
 def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
-    if item.caught:
+    if item.caught or _is_usual(item):
         return CAUGHT * score
     if _is_uncaught(item) and (facts.first is None or item.when is None or item.when <= facts.first + SAME_TIME):
         return max(score, UNCAUGHT)
@@ -75,6 +76,11 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
     if item.event.id in facts.finals:
         return max(score, FINAL)
     return max(score, REPEATED) if _is_repeated(item) else score
+
+
+def _is_usual(item: MeasuredEvent) -> bool:
+    """Whether a healthy run prints it, too, no less often, and it says nothing bad."""
+    return item.fresh == 0.0 and item.harm < MILD and item.features["excess"] <= 0.0 and not item.features["value"]
 
 
 def _is_repeated(item: MeasuredEvent) -> bool:

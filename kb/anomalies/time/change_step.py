@@ -82,7 +82,8 @@ def course_of(run: RunProfile, off: Mapping[str, float]) -> StepCourse:
         beats = tuple(replace(step_line, step=step_line.step + ahead) for step_line in beats)
     gaps = [b - a for a, b in pairwise(times) if a is not None and b is not None and b >= a]
     strides = Counter(b.step - a.step for a, b in pairwise(beats) if b.step > a.step)
-    return StepCourse(beats, times, median(gaps) if gaps else None, strides.most_common(1)[0][0] if strides else 1)
+    stride = strides.most_common(1)[0][0] if strides else 1
+    return StepCourse(beats, times, (median(gaps) or sum(gaps) / len(gaps)) if gaps else None, stride)
 
 
 def _ahead(run: RunProfile, beats: Sequence[StepLine], times: Sequence[float | None], off: Mapping[str, float]) -> int:

@@ -2,13 +2,15 @@
 
 A line that nearly all nodes print again and again, with a number that rises by the same amount from one to the next, counts steps,
 whatever its words. Of several such lines the one printed most often is taken, and of each log the last one that is kept: the pace
-between them is not known.
+between them is not known. Lines of a loss that name no step, as some trainers print, are placed between them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from kb.anomalies.core.run import JOB, LineRef, RunEvent, RunProfile, StepLine
@@ -17,24 +19,30 @@ from kb.anomalies.nodes.peers import numbers_in
 
 FEWEST = 5  # lines of a node
 MOST_NODES = 0.7  # share of the nodes that print the line
+_Rows = tuple[tuple[StepLine, ...], ...]
+
 HIGHEST = 10_000_000  # greater numbers are times, sizes and identities
 
 
 def repeating_steps(run: RunProfile) -> tuple[StepLine, ...]:
-    """Steps by the lines that are kept of the event that counts them, in order; none if no event does."""
+    """Steps by the lines that are kept of the event that counts them, in order; none if no event does.
+
+    Lines of a loss that name no step get the step that was under way, as those of their source that count show it.
+    """
     nodes = [node for node, kind in run.kinds().items() if node in run.heard and kind != "log"]
     wanted = max(1, MOST_NODES * len(nodes))
-    best: tuple[int, tuple[StepLine, ...]] = (0, ())
+    best: tuple[int, _Rows] = (0, ())
     for event in sorted(run.events.values(), key=lambda item: item.id):
         if len(event.nodes) < wanted or is_body(event.text) or is_consequence(event.text):
             continue
-        if event.count > best[0] and (steps := _steps(event)):
-            best = (event.count, steps)
-    return best[1]
+        if event.count > best[0] and (rows := _steps(event)):
+            best = (event.count, rows)
+    losses = _with_steps(run.losses, best[1])
+    return losses or tuple(row[-1] for row in best[1])
 
 
-def _steps(event: RunEvent) -> tuple[StepLine, ...]:
-    """The last step that an event counts in each log, if it counts in all of them."""
+def _steps(event: RunEvent) -> _Rows:
+    """The steps that an event counts in each log, if it counts in all of them."""
     kept: dict[str, dict[int, LineRef]] = defaultdict(dict)
     for node, seen in event.nodes.items():
         if node != JOB and seen.count >= FEWEST:
@@ -47,8 +55,24 @@ def _steps(event: RunEvent) -> tuple[StepLine, ...]:
     for place in range(width):
         columns = [[numbers[place] for _, numbers in lines] for lines in rows]
         if all(_counts(column) for column in columns) and _same_stride(columns) and _in_common(columns):
-            return tuple(StepLine(lines[-1][0], int(lines[-1][1][place])) for lines in rows)
+            return tuple(tuple(StepLine(spot, int(numbers[place])) for spot, numbers in lines) for lines in rows)
     return ()
+
+
+def _with_steps(losses: Sequence[StepLine], rows: _Rows) -> tuple[StepLine, ...]:
+    """Lines of a loss with the step under way, by the places of those that count in the same source."""
+    counted = {row[0].spot.source: row for row in rows}
+    found = []
+    for line in losses:
+        row = counted.get(line.spot.source, ())
+        behind = bisect_right(row, line.spot.offset, key=lambda item: item.spot.offset)
+        if 0 < behind < len(row):
+            last, after = row[behind - 1], row[behind]
+            share = (line.spot.offset - last.spot.offset) / (after.spot.offset - last.spot.offset)
+            found.append(replace(line, step=last.step + int(share * (after.step - last.step))))
+        elif row:
+            found.append(replace(line, step=row[-1 if behind else 0].step))
+    return tuple(found)
 
 
 def _counts(column: Sequence[float]) -> bool:

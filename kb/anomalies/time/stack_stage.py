@@ -16,25 +16,21 @@ from kb.anomalies.time.change_step import StepCourse
 
 MOSTLY = 0.5  # share of the stacks that name a stage from which on they agree
 
-# Parts of names of functions; `train` names the loop itself, which only counts if no other stage is entered from it.
+# Parts of names of functions. What belongs to a training step is none: evaluations run the same functions.
 _NAMED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("checkpoint_load", re.compile(r"(?i)(?:^|_)(?:load|restore|resume)(?:_\w*)?(?:check_?point|ckpt|state|weights|model|pretrained)|(?:check_?point|ckpt)_?(?:load|restore)|^from_pretrained\b")),
     ("saving", re.compile(r"(?i)(?:^|_)(?:save|saves|saving|dump)(?:_|\b)|(?:check_?point|ckpt)_?(?:save|write)|^write_(?:item|data|state)|^_?(?:async_)?save\w*\b|^torch_save")),
     ("evaluating", re.compile(r"(?i)(?:^|_)(?:eval|evals|evaluate|evaluation|validate|validation|valid|val)(?:_|\b)|^(?:test|predict)_(?:step|epoch|loop)\b")),
     ("init", re.compile(r"(?i)^init_(?:process_group|distributed|device_mesh|dist)|^_?new_(?:group|process_group)|^_?initiali[sz]e_(?:distributed|model_parallel|megatron)|^_setup_distributed|^setup_environment|^_?init_(?:backend|comm)")),
-    ("iterating", re.compile(r"(?i)(?:^|_)(?:train|training)_(?:step|batch|one|iter)|^(?:forward|backward|forward_step|backward_step|forward_backward\w*|optimizer_step|training_step)\b")),
     ("data_load", re.compile(r"(?i)(?:^|_)(?:build|load|prepare|get|make|open)_\w*(?:dataset|dataloader|data|tokenizer|corpus|shard)s?\b|^load_dataset|^_?load_(?:data|shard)")),
 )  # fmt: skip
 BEFORE_STEPS = frozenset({"data_load", "checkpoint_load", "init"})
 JUST_BEFORE = 3.0  # seconds before the last step in which the cause of the end may be raised
-_LOOPS = frozenset({"iterating"})
 
 
 def stage_of_stack(frames: Sequence[str]) -> str | None:
     """The stage that the innermost telling frame names; None if none does."""
-    told = [stage for frame in frames if (stage := _stage(frame.partition(" ")[0])) is not None]
-    inner = [stage for stage in told if stage not in _LOOPS]
-    return inner[-1] if inner else (told[-1] if told else None)
+    return next((stage for frame in reversed(frames) if (stage := _stage(frame.partition(" ")[0])) is not None), None)
 
 
 def _stage(function: str) -> str | None:
