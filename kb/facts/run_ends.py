@@ -31,7 +31,9 @@ _COMPLETED = lazy_compile(
     r"|[\"'](?:status|state|result|outcome)[\"'] ?: ?[\"'](?:success|succeeded|completed?|finished|ok)[\"']"
     r"|\bstat(?:us|e)[ =:]{1,3}(?:succeeded|completed|success|finished)\b|worker group successfully finished|WorkerState\.SUCCEEDED"
     r"|Reporting training SUCCESS|finished with no errors|all (?:\w+ ){0,2}(?:epochs|steps|iterations|updates|batches|rounds|workers|ranks|processes|actors|learners|trials)"
-    r" (?:are |have |were )?(?:finished|completed?|done|returned)\b|\b(?:ended|exited|finished|completed) with (?:exit )?(?:code|status) 0\b"
+    r" (?:are |have |were )?(?:finished|completed?|done|returned)\b|\b(?:ended|exited|finished|completed),? (?:with )?(?:exit )?(?:code|status) 0\b"
+    r"|\ball (?:\d{1,7} )?(?:\w{1,30} )?(?:returned|exited|ended)(?: with)?(?: code| status)? 0\b"
+    r"|\bfinal (?:checkpoint|model|weights|state)s? (?:is |are |was |were |has been |have been )?(?:saved|stored|written|committed|durable|complete)\b"
     r"|\bdone[.!] (?:the )?(?:final )?(?:model|weights|checkpoints?|results?|output) (?:is|are|was|were|saved|written)\b"
     r"|\btraining time: [\d.]{1,12} ?s(?:ec(?:onds)?)?\s*$"
     # the time that all of it took, which a program knows only at its end
@@ -132,6 +134,7 @@ _END_WORDS = (
         "wandb: ",
         "loss for final step",
         "training speed",
+        "final ",
         "ning took",
         " time",
     ),
