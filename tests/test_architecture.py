@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import importlib.util
 import inspect
-from pathlib import Path
 
 import pytest
 
