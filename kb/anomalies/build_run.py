@@ -7,7 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, RunStack, StageBeginning, StepLine
+from kb.anomalies.core.run import (
+    LineRef,
+    NodeEvent,
+    RunEvent,
+    RunProfile,
+    RunSource,
+    RunStack,
+    StageBeginning,
+    StepLine,
+)
 from kb.model import OWN, RESIZED, Job, ProgressPoint, StreamRef
 from kb.parsers.logs.timestamps import find_time
 from kb.scanning.summary import StreamSummary

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kb.anomalies.core.blocks import is_part
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunEvent, RunProfile
-from kb.anomalies.core.severity_words import by_signal, harm, is_body, is_consequence, is_raised
+from kb.anomalies.core.severity_words import by_signal, harm, is_consequence, is_raised
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.mentions import NodeNames

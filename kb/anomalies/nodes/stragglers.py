@@ -37,9 +37,7 @@ def straggling(run: RunProfile, off: Mapping[str, float], since: float | None) -
     return (best,) if best else ()
 
 
-def _latest(
-    event: RunEvent, ranks: frozenset[str], off: Mapping[str, float], since: float | None
-) -> OddNode | None:
+def _latest(event: RunEvent, ranks: frozenset[str], off: Mapping[str, float], since: float | None) -> OddNode | None:
     """The rank that prints an event later than the others do at nearly all numbers that they have in common."""
     spots = {
         node: [spot for spot in seen.spots if spot.dated and _since(spot, off, since)]

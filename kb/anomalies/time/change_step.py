@@ -198,9 +198,7 @@ def _slower(course: StepCourse) -> StepChange | None:
         told = f"steps take {slow:.3g} s from here on, {usual:.3g} s before"
     else:
         told = f"steps take {slow / usual:.2g} times as long from here on"
-    return StepChange(
-        course.beats[first].step, "slower", beats, told, slow / usual, _lost(course, first, slow / usual)
-    )
+    return StepChange(course.beats[first].step, "slower", beats, told, slow / usual, _lost(course, first, slow / usual))
 
 
 def _lost(course: StepCourse, first: int, size: float) -> float:

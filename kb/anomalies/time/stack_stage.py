@@ -44,14 +44,14 @@ def stage_of_stacks(stacks: Iterable[RunStack]) -> str | None:
     return stage if times > MOSTLY * count.total() else None
 
 
-def stage_in_stacks(
-    run: RunProfile, course: StepCourse, spot: LineRef | None, off: Mapping[str, float]
-) -> str | None:
+def stage_in_stacks(run: RunProfile, course: StepCourse, spot: LineRef | None, off: Mapping[str, float]) -> str | None:
     """The stage by the stack of the line that tells the failure, else by all stacks since the last step; None if they do not say.
 
     In a run that makes steps, data are read and states loaded within them.
     """
-    own = [stack for stack in run.stacks if spot and (stack.spot.source, stack.spot.offset) == (spot.source, spot.offset)]
+    own = [
+        stack for stack in run.stacks if spot and (stack.spot.source, stack.spot.offset) == (spot.source, spot.offset)
+    ]
     at = course.stopped
     late = [
         stack
