@@ -7,9 +7,10 @@ import re
 from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked, precedes
+from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
-from kb.facts.stream_facts import PROGRESS_AFTER, structure_start
+from kb.facts.stream_facts import PROGRESS_AFTER
 from kb.model import Stage, Structure
 from kb.regex.lazy import lazy_compile
 

@@ -235,10 +235,8 @@ def _trouble_after_end(facts: Facts, index: int) -> Iterator[EndSign]:
     for offset, line in tail_lines(stream.summary):
         if offset <= after:
             continue
-        if of_helper(line):
-            continue
         fatal = is_fatal(line)
-        if not fatal and not (after >= 0 and save_lost(line)):
+        if (not fatal and not (after >= 0 and save_lost(line))) or of_helper(line):
             continue
         later = (text for at, text in tail_lines(stream.summary) if at > offset)
         if not facts.survived(index, offset, None) and (fatal or not save_repeated(line, later)):

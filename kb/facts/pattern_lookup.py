@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.facts.pattern_tests import exception_test, fits, line_passes, searches, structure_test
 from kb.facts.signals import PatternResult, Signal
-from kb.facts.stream_facts import structure_start
 from kb.model import Resource, Structure
 from kb.parsers.logs.recoveries import quoted
 from kb.plugin import Observed, Plugged, plugin_key

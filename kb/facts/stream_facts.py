@@ -7,8 +7,8 @@ from bisect import bisect_right
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import pairwise
 
+from kb.facts.chained_exceptions import contexts_of, structure_start, twins_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, of_helper, stops_as_planned
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
@@ -21,8 +21,6 @@ from kb.scanning.summary import StageMark, StreamSummary, head_lines, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
 SPEAKS = 3  # lines of workers at the end of a log that show that they work on
-LINK = 400  # bytes between two exceptions of a chain
-TWIN = 400  # bytes between the last lines of two exceptions that threads write at the same time
 RECOVERY = 2048  # bytes after trouble in which a line may report that it is over
 _TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
@@ -35,12 +33,6 @@ _START_LINES = 2  # lines of the start that another start repeats
 _SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
 _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
 _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
-
-
-def structure_start(structure: Structure) -> int:
-    """Return the byte at which a structure begins, which can be before its decisive line."""
-    start = structure.fields.get("start")
-    return structure.offset if start is None else int(start)
 
 
 def _is_stopped_helper(item: Structure) -> bool:
@@ -83,8 +75,8 @@ class StreamFacts:
         excused += self._helpers_after_end()
         excused += self._threads_after_main()
         excused += self._handled_by_workers()
-        excused += self._twins_of(excused)
-        excused += self._contexts_of(excused)
+        excused += twins_of(self.exceptions, excused)
+        excused += contexts_of(self.exceptions, excused)
         self._excused = [(structure_start(item), self._message_end(item)) for item in excused]
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
@@ -156,32 +148,6 @@ class StreamFacts:
         working = sum(peel(line.encode("utf-8", "replace")).pid is not None for line in spoken) >= SPEAKS
         routine = {_raised_at(item) for item in raised if item.offset < last} if working else set()
         return [item for item in raised if _raised_at(item) in routine]
-
-    def _twins_of(self, excused: list[Structure]) -> list[Structure]:
-        """Return the exceptions without frames right below an excused one that says the same: two threads wrote at once."""
-        told = {(item.fields.get("type"), item.fields.get("message"), item.end) for item in excused}
-        bare = [item for item in self.exceptions if not item.fields.get("frames")] if told else []
-        return [
-            item
-            for item in bare
-            if any(
-                (item.fields.get("type"), item.fields.get("message")) == (kind, message)
-                and 0 <= item.offset - end <= TWIN
-                for kind, message, end in told
-            )
-        ]
-
-    def _contexts_of(self, excused: list[Structure]) -> list[Structure]:
-        """Return the exceptions during whose handling an excused one was raised."""
-        found: list[Structure] = []
-        handled = {item.offset for item in excused}
-        for later, earlier in pairwise(reversed(self.exceptions)) if excused else ():
-            linked = later.offset in handled and int(later.fields.get("chain") or 0) > 0
-            beside = 0 <= structure_start(later) - earlier.end < LINK and earlier.resource.rank == later.resource.rank
-            if linked and beside and earlier.offset not in handled:
-                handled.add(earlier.offset)
-                found.append(earlier)
-        return found
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
-from kb.facts.stream_facts import structure_start
 from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 

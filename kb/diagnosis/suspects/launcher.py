@@ -9,8 +9,8 @@ from kb.diagnosis.suspects.accused import ALL_ALIKE
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import SEVERAL, JobLayout
 from kb.diagnosis.suspects.ranking import whole_job, with_scores
+from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
-from kb.facts.stream_facts import structure_start
 from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 from kb.report import EvidenceItem, Suspect

@@ -497,8 +497,9 @@ def timeout(rank: int, seq: int, pg: str = "0", op: str = "ALLREDUCE") -> tuple[
 def test_a_timeout_tells_where_a_rank_without_a_status_waits() -> None:
     """Rank 0 times out in 2667, rank 1 still waits in 2635: it never joined 2667."""
     found = collective_behind([status(1, 2635, 2634)], [timeout(0, 2667, op="_REDUCE_SCATTER_BASE"), timeout(1, 2635)])
+    waits = {"behind_waits": "yes", "own_wait": "ALLREDUCE 2635"}
     assert [dict(behind_rank.captures) for behind_rank in found] == [
-        {"behind": "1", "waited": "2667", "reached": "2635", "all_behind": "rank 1"}
+        {"behind": "1", "waited": "2667", "reached": "2635", "all_behind": "rank 1", "number": "one", **waits}
     ]
 
 

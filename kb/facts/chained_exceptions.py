@@ -1,0 +1,44 @@
+"""Exceptions that belong to another one: raised before it in its chain, or printed again right below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from kb.model import Structure
+
+LINK = 400  # bytes between two exceptions of a chain
+TWIN = 400  # bytes between the last lines of two exceptions that threads write at the same time
+
+
+def structure_start(structure: Structure) -> int:
+    """Return the byte at which a structure begins, which can be before its decisive line."""
+    start = structure.fields.get("start")
+    return structure.offset if start is None else int(start)
+
+
+def twins_of(exceptions: Sequence[Structure], excused: Sequence[Structure]) -> list[Structure]:
+    """Return the exceptions without frames right below an excused one that says the same: two threads wrote at once."""
+    told = {(item.fields.get("type"), item.fields.get("message"), item.end) for item in excused}
+    bare = [item for item in exceptions if not item.fields.get("frames")] if told else []
+    return [
+        item
+        for item in bare
+        if any(
+            (item.fields.get("type"), item.fields.get("message")) == (kind, message) and 0 <= item.offset - end <= TWIN
+            for kind, message, end in told
+        )
+    ]
+
+
+def contexts_of(exceptions: Sequence[Structure], excused: Sequence[Structure]) -> list[Structure]:
+    """Return the exceptions during whose handling an excused one was raised."""
+    found: list[Structure] = []
+    handled = {item.offset for item in excused}
+    for later, earlier in pairwise(reversed(exceptions)) if excused else ():
+        linked = later.offset in handled and int(later.fields.get("chain") or 0) > 0
+        beside = 0 <= structure_start(later) - earlier.end < LINK and earlier.resource.rank == later.resource.rank
+        if linked and beside and earlier.offset not in handled:
+            handled.add(earlier.offset)
+            found.append(earlier)
+    return found
