@@ -38,6 +38,8 @@ _COMPLETED = lazy_compile(
     r"|\btraining time: [\d.]{1,12} ?s(?:ec(?:onds)?)?\s*$"
     # the time that all of it took, which a program knows only at its end
     r"|\b(?:total|overall|whole) (?:pre-?|fine-?)?(?:train(?:ing)?|tuning) time(?: taken| elapsed| used)?(?: is| was)?[ :=]{1,3}\d"
+    r"|\btraining time ?[:=] ?(?:\d{1,4} ?days?,? )?\d{1,6}:\d\d:\d\d\b|\btime ell?apsed in training\b"
+    r"|\boptimi[sz]ation (?:is )?(?:complete|finished|done)\b|\bcode\b.{0,80} ran for \d"
     r"|\b(?:pre-?|fine-?)?(?:trai|tu)ning took \d{1,9}\b"
     # the last of N, and it ended
     r"|\b(?:end of|finished|completed|done with) (?:epoch|iteration|step|round) (\d{1,9}) ?(?:/|of) ?\1\b"
@@ -48,7 +50,8 @@ _COMPLETED = lazy_compile(
     r"|Training (?:erfolgreich )?(?:abgeschlossen|beendet)"
 )
 _EARLY = lazy_compile(
-    r"(?i)\bearly[ -]?stopp?(?:ing|ed)?\b.{0,80}\b(?:stop|trigger|reached|restor|improv|exit)|: early stopping$|\bearly stop and exit\b"
+    r"(?i)\bearly[ -]?stopp?(?:ing|ed)?\b.{0,80}\b(?:stop|trigger|reached|restor|improv|exit)|: early stopping\b|\bearly stop and exit\b|\bearly stop!|\bearly[ -]?stopping at (?:epoch|step|iter\w*)\b"
+    r"|\bearly[ -]?stop count (\d{1,6})/\1\b"
     r"|signaling trainer to stop|\bstopp(?:ed|ing) early\b"
     r"|\b(?:reached|hit) (?:the )?(?:configured |specified |given )?(?:max(?:imum)?[ _]?(?:number of )?|final |last |total )(?:training |train )?[ _]?"
     r"(?:steps?|iterations?|iters?|epochs?|tokens|samples|updates)\b"
@@ -65,6 +68,7 @@ _ASKED_TO_STOP = lazy_compile(
     r"(?i)\b(?:asked|told|requested) to (?:stop|leave|exit|terminate)\b|\b(?:stop|shutdown|termination) (?:was |is )?requested\b"
 )
 _LEAVES = lazy_compile(r"(?i)\b(?:safe|saved|written|leaving|exiting|stopping)\b")
+_COLOUR = lazy_compile(r"\x1b\[[\d;]{0,12}m")
 _FORWARDED = lazy_compile(r"(?:\x1b\[[\d;]{0,8}m)?\((?:[^()\n]{1,80} )?pid=\d{1,9}\b")
 # A sentence about the future, a condition, a part, another job or a failure is not an end.
 _NO_END = lazy_compile(
@@ -135,6 +139,8 @@ _END_WORDS = (
         "loss for final step",
         "training speed",
         "final ",
+        " ran for ",
+        "apsed in training",
         "ning took",
         " time",
     ),
@@ -194,7 +200,7 @@ class EndLine:
 def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
     """Yield the lines that report a normal or planned end, the last first. `lines`: offset and text, in order."""
     for offset, line in reversed(lines[-LAST:]):
-        text = line[:_CUT]
+        text = _COLOUR.sub("", line[:_CUT])
         if not _has(text, _END_WORDS) or quoted(text.encode()):
             continue
         settled = _NO_END.search(text) is None
@@ -221,7 +227,7 @@ def stops_as_asked(line: str) -> bool:
 
 def is_of_tracker(line: str) -> bool:
     """Whether a tracker reports that it is done, as it does after a failure, too."""
-    return line.startswith("wandb: ") and "success" not in line
+    return _COLOUR.sub("", line[:_CUT]).startswith("wandb: ") and "success" not in line
 
 
 def is_forwarded(line: str) -> bool:

@@ -79,7 +79,7 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
 
     The first steps are skipped, since losses jump there; so is a loss that ends as nan, a finding of its own.
     """
-    losses = [p for p in points if p.loss is not None]
+    losses = _of_last_run([p for p in points if p.loss is not None])
     if any(not math.isfinite(p.loss or 0.0) for p in losses):
         return None
     for index in range(1, len(losses)):
@@ -98,6 +98,18 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         if (leaps or spikes) and not _loss_recovers(point.loss or 0.0, before, after):
             return _spike(losses, index, median(before))
     return _turns_upward(losses, params) or _climbs(losses, params) or _stays_above(losses, params)
+
+
+def _of_last_run(losses: Sequence[ProgressPoint]) -> Sequence[ProgressPoint]:
+    """Return the losses since the epochs last began anew: a new run in the same log starts at a high loss."""
+    start, before = 0, None
+    for index, point in enumerate(losses):
+        if point.epoch is None or point.validation:
+            continue
+        if before is not None and point.epoch <= 1 < before - point.epoch:
+            start = index
+        before = point.epoch
+    return losses[start:]
 
 
 def _loss_recovers(here: float, before: Sequence[float], after: Sequence[float]) -> bool:

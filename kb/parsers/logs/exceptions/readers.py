@@ -27,6 +27,7 @@ from kb.parsers.logs.exceptions.survived import (
     ignored_by_python,
     in_finalizer,
     in_generated_code,
+    of_the_shell,
     survived_by_program,
 )
 from kb.parsers.logs.exceptions.traceback import BOX_CORNERS, GROUP_HEADER, read_box, read_frames, voice_of, with_nested
@@ -180,7 +181,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         else survived_by_program(window, start, at)
     )
     kept = frames.kept()
-    if excused or at_shutdown(exception[2]) or _handled(kept, exception[1], exception[2]):
+    if excused or at_shutdown(exception[2]) or of_the_shell(exception[2]) or _handled(kept, exception[1], exception[2]):
         shared["lived_with"] = "yes"
     raised = read_exception(window, (at, after), exception, voice, frames)
     found = with_nested(window, raised, voice)

@@ -11,10 +11,10 @@ from kb.parsers.logs.lines import line_at, line_start, lines_from
 from kb.regex.lazy import lazy_compile
 
 # Headers that report a handled exception. A word such as "retrying" is not enough: the last attempt looks the same.
-_IGNORED = lazy_compile(rb"Exception ignored (?:in|on)\b|Error in atexit\._run_exitfuncs:")
+_IGNORED = lazy_compile(rb"Exception ignored (?:in|on)\b|Error in atexit\._run_exitfuncs:|--- Logging error ---")
 _CARRIES_ON = lazy_compile(
-    rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample|did not work).{0,160}"
-    rb"(?:\b(?:left in place|skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
+    rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|broken|damaged|bad sample|did not work).{0,160}"
+    rb"(?:\b(?:left in place|set aside|passed over|left out|skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
 )
 _GUARDED = lazy_compile(rb"[Ii]mport of .{1,200} failed with: ?$")
 TRAILING = lazy_compile(
@@ -33,6 +33,8 @@ _SANDBOX = lazy_compile(
 _CALM_LINES = 3
 _FENCE = lazy_compile(rb"(?:^|[\s\]:|])(?:```|~~~)\w{0,16}\s*$")
 _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
+# conda's hint to a script's shell, whose commands then run in the environment that it has
+_SHELL = lazy_compile(rb"^Your shell has not been properly configured to use 'conda (?:de)?activate'")
 _COMMAND = "<string>:1 in <module>"
 _SHUTDOWN = lazy_compile(
     rb"(?:at|after) interpreter shutdown|Python is likely shutting down|^import of \S{1,80} halted; None in sys\.modules"
@@ -64,6 +66,11 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
     if _SANDBOX.search(above) or _retries_below(window, line_at(window, last)[1]):
         return True
     return _carries_on(own, above) and _calm_after(window, line_at(window, last)[1])
+
+
+def of_the_shell(message: bytes) -> bool:
+    """Whether a message is one of a tool of the job's script, which goes on after it."""
+    return _SHELL.search(message) is not None
 
 
 def ignored_by_python(window: bytes, at: int) -> bool:

@@ -465,6 +465,8 @@ LIVED_WITH = [
     "12: Import of fast_norm from lib.kernels failed with: ",
     "WARNING reader: item 412 could not be read, skipping\n",
     "ERROR upload failed for step-300, will try again at the next save\n",
+    "ERROR record 153 is broken, set aside (1 so far)\n",
+    "--- Logging error ---\n",
 ]
 GOING_ON = "step 11 of 90\nstep 12 of 90\nstep 13 of 90\n"
 
@@ -483,6 +485,14 @@ def test_last_traceback_behind_a_skip(after):
     said = "WARNING reader: item 412 could not be read, skipping\n"
     found = structures(READERS, said + trace("OSError: [Errno 5] bad block", "load") + after)
     assert {value.fields.get("lived_with") for value in found} == {None}
+
+
+def test_condas_hint_to_the_shell_of_the_job():
+    """The script runs on in the environment that it has; any other error of conda counts."""
+    hint = "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.\n"
+    assert [item.fields.get("lived_with") for item in alone(hint)] == ["yes"]
+    other = "EnvironmentNameNotFound: Could not find conda environment: train\n"
+    assert [item.fields.get("lived_with") for item in alone(other)] == [None]
 
 
 def test_clean_up_at_exit():
