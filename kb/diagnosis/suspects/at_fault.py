@@ -67,6 +67,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         found = _by_evidence(claims, ranked, layout, quoted) or ended
         if ended and [(item.kind, item.node) for item in found] == [("node", ended[0].node)]:
             found = ended  # the one process of that node that ended by itself
+        found = _process_of_node(found, best)
     return tuple(with_evidence(item, place, quoted) for place, item in enumerate(_on_nodes(found)[:SUSPECTS]))
 
 
@@ -218,6 +219,19 @@ def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[Evidence
         from_launcher(ranked.best, layout, quoted)
         or only_silent_rank(ranked, layout)
         or _by_group_number(ranked.best, places)
+    )
+
+
+def _process_of_node(found: tuple[Suspect, ...], best: Finding) -> tuple[Suspect, ...]:
+    """Return the one rank of the only suspected node that a line of the finding names, such as its launcher's; else what was found."""
+    if [item.kind for item in found] != ["node"]:
+        return found
+    who = [signal.resource for signal in best.signals if signal.resource.rank is not None]
+    ranks = {item.rank for item in who if item.node == found[0].node}
+    return (
+        (replace(found[0], kind="rank", rank=ranks.pop()),)
+        if len(ranks) == 1 == len({item.rank for item in who})
+        else found
     )
 
 
