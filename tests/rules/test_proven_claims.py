@@ -43,6 +43,17 @@ def test_a_signal_whose_sender_is_known_is_no_finding_of_its_own(engine: Matcher
     assert "Stopped by SIGTERM from outside" in [item.title for item in report.diagnoses[0].explains]
 
 
+def test_a_process_that_crashed_is_the_rank_that_its_launcher_names(engine: Matcher) -> None:
+    """Its own lines name the node only."""
+    text = (
+        "[cn-a94:17969] *** Process received signal ***\n[cn-a94:17969] Signal: Segmentation fault (11)\n"
+        "[cn-a94:17969] Signal code: Address not mapped (1)\n[cn-a94:17969] Failing at address: 0x18\n"
+        "mpirun noticed that process rank 286 with PID 17969 on node cn-a94 exited on signal 11 (Segmentation fault).\n"
+    )
+    (first,) = diagnosed(engine, train=text).diagnoses[0].suspects
+    assert (first.kind, first.node, first.rank) == ("rank", "cn-a94", 286)
+
+
 def test_the_time_of_a_message_glued_to_a_bar_is_not_that_of_the_step(engine: Matcher) -> None:
     """The bar has no time of its own, and nothing tells how long before the message it was drawn."""
     glued = STEPS.rstrip("\r") + STOPPED.format(why="TIME LIMIT")

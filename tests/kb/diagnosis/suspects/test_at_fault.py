@@ -272,22 +272,6 @@ def test_the_rank_that_mpirun_noticed_is_named() -> None:
         assert names(suspects_of(log, job=Job(world_size=8))) == [("rank", "cn-a1", 5)]
 
 
-def test_the_process_that_crashed_is_the_rank_that_its_launcher_names() -> None:
-    """Its own lines name the node only; mpirun names the rank on it."""
-    patterns = (
-        Pattern("own", regex="Signal: Segmentation fault"),
-        Pattern("told", structure=StructureTest("launcher_exit", {"signal": "SIGSEGV"})),
-    )
-    book = replace(BOOK, rules=(rule("crash", "segfault", *patterns),))
-    text = (
-        "[cn-a94:17969] *** Process received signal ***\n[cn-a94:17969] Signal: Segmentation fault (11)\n"
-        "mpirun noticed that process rank 286 with PID 17969 on node cn-a94 exited on signal 11 (Segmentation fault).\n"
-    )
-    (first,) = diagnose(Evidence(Job(), streams=(scanned(text, book, ref("logs/a.log")),)), book).diagnoses[0].suspects
-
-    assert (first.kind, first.node, first.rank) == ("rank", "cn-a94", 286)
-
-
 def test_a_lost_node_that_nobody_names_is_the_silent_one() -> None:
     """Slurm says only that a node failed; the ranks of two nodes lost their peers, those of the third say nothing."""
     end = "slurmstepd: error: *** JOB 771 ON cn-a1 CANCELLED AT 2027-02-09T17:40:08 DUE TO NODE FAILURE ***\n"
