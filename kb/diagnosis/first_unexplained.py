@@ -301,4 +301,16 @@ def _accused_by_launchers(facts: Facts, ends: Sequence[LauncherEnd]) -> dict[int
     ranks = {place.rank for _, _, place in ends if place.rank is not None}
     if not found and len(ranks) == 1:
         found = dict.fromkeys(ranks, "the launcher reports its exit")
-    return found
+    return found or _unlike_others(ends)
+
+
+def _unlike_others(ends: Sequence[LauncherEnd]) -> dict[int, str]:
+    """Return the rank whose exit status differs from that of all others, else the one whose exit was reported first."""
+    status = {place.rank: str(item.fields.get("exitcode")) for _, item, place in ends if place.rank is not None}
+    codes = Counter(status.values())
+    lone = {rank: code for rank, code in status.items() if codes[code] == 1 and len(status) > 2}
+    if len(lone) == 1:
+        return {rank: f"the launcher reports exit status {code}, unlike that of the others" for rank, code in lone.items()}
+    if len(status) < 2 or len({index for index, _, _ in ends}) > 1:
+        return {}
+    return {next(iter(status)): "the launcher reports its exit before those of the others"}

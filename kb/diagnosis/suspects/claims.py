@@ -42,7 +42,7 @@ _NAMED = lazy_compile(
     rf"|\bpeer \[?({_NUMBERED})\]?[:<]|from peer ([0-9.]{{7,15}})|from ([0-9.]{{7,15}})<"
 )
 _PID = lazy_compile(r"\bpid[=: ]{1,2}(\d{1,9})\b")
-_NAMES_RANKS = ("mpirun", "pals")  # launchers whose messages name the rank that ended
+_NAMES_RANKS = ("mpirun", "pals", "own")  # launchers whose messages name the rank that ended
 _NAMING = ("failed", "peer", "host", "ip")  # captures that name a machine
 _MACHINE = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,62}){0,6}")
 _LIST = lazy_compile(r"([A-Za-z][\w.-]{0,62})\[(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,15})\]")

@@ -65,6 +65,18 @@ _HYDRA = lazy_compile(
 _PALS = lazy_compile(
     rb"(?:([\w.-]{1,64}): )?rank (\d{1,7}) (?:died from signal (\d{1,3})|exited with code (-?\d{1,6}))"
 )
+# a launcher of the site's own: `member 3 on node-b (pid 3560) left with status 21 after 3.0s`, `rank 5 was killed by signal 9`
+_OWN = lazy_compile(
+    rb"(?i)(?:^|[\s\"'\]|:>])(?:(?P<sure>rank|member|replica|trainer|peer|(?:worker|process|task|proc|child) (?=\d{1,6} (?:on |\(pid)))[ #=]{0,2})"
+    rb"(?P<rank>\d{1,6})(?: on (?P<node>[\w.-]{1,64}))?(?:,? \(?pid[ =:]{0,2}(?P<pid>\d{1,9})\)?)?,? (?:has |was |is )?"
+    rb"(?:(?:left|exited|ended|died|terminated|failed|finished|quit|returned|stopped|gone) (?:with |by )(?:an? |non-?zero )?"
+    rb"|(?:killed|ended|terminated|stopped) (?:with |by |due to |from ))"
+    rb"(?:(?:exit |return )?(?:status|code|value) ?[=:]? ?(?P<code>-?\d{1,6})|(?:the )?signal ?[=:]? ?(?:(?P<number>\d{1,3})|(?P<name>SIG[A-Z]{2,6}[12]?))\b)"
+)
+_STOPS = lazy_compile(
+    rb"(?i)\b(?:stopping|terminating|killing|signall?ing|shutting down|tearing down|sen(?:t|ding) SIG[A-Z]+ to)\b.{0,60}"
+    rb"\b(?:remaining|others?|rest|all|members|workers|ranks|processes|everyone|gang|group)\b"
+)
 _KILLING = lazy_compile(rb"Killing subprocess (\d{1,9})")
 _RETURNED = lazy_compile(rb"exits with return code = (-?\d{1,6})")
 _PDSH = lazy_compile(rb"(?:pdsh@)?[\w.-]{1,64}: ([\w.-]{1,64}): (?:ssh|mcmd) exited with exit code (\d{1,6})")
@@ -125,7 +137,7 @@ def _ended(
     if not signal and code is not None and (code < 0 or code > 128):
         signal = signal_name(value=-code if code < 0 else code - 128)
     prefix = peel(line_at(window, at)[0])
-    rank = task if isinstance(task, int) and launcher in {"mpirun", "pals"} else None
+    rank = task if isinstance(task, int) and launcher in {"mpirun", "pals", "own"} else None
     fields: dict[str, Scalar] = {
         "task": task,
         "node": text(node, 64) or prefix.node,
@@ -202,6 +214,30 @@ def _read_pals(window: bytes, at: int) -> tuple[Structure, ...]:
         return ()
     signal = signal_name(value=number(found[3])) if found[3] else ""
     return _ended(window, at, "pals", task=number(found[2]), node=found[1], code=number(found[4]), signal=signal)
+
+
+def _read_own(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, _ = _line_and_message(window, at)
+    found = _OWN.search(line)
+    if found is None or peel(line).rank is not None or b"DataLoader" in line:  # a rank tells of its own children
+        return ()
+    value = number(found["number"])
+    name = text(found["name"]) or (signal_name(value=value) if value is not None else "")
+    code = number(found["code"])
+    if code == 0 or (value is not None and not 0 < value < 65):
+        return ()
+    if name in {"SIGTERM", "SIGKILL", "SIGINT"} and _STOPS.search(window, 0, at):  # the launcher ended it itself
+        return ()
+    return _ended(
+        window,
+        at,
+        "own",
+        task=number(found["rank"]),
+        node=found["node"],
+        code=code,
+        signal=name or (f"SIG{value}" if value is not None else ""),
+        pid=number(found["pid"]),
+    )
 
 
 def _read_killing(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -281,6 +317,15 @@ READERS: tuple[Reader, ...] = (
         trigger=r"rank \d+ (?:died from signal|exited with code) ",
         read=_read_pals,
         after=1024,
+    ),
+    Reader(
+        name="own_launcher",
+        trigger=r"(?:left|exited|ended|died|terminated|failed|finished|quit|returned|stopped|killed) (?:with|by|due to|from) "
+        r"(?:an? |the |non-?zero )?(?:exit |return )?(?:status|code|value|signal)[ =:]+(?:-?\d|SIG)",
+        read=_read_own,
+        before=4096,
+        after=1024,
+        keep=256,
     ),
     Reader(name="deepspeed_kill", trigger=r"Killing subprocess \d", read=_read_killing, after=1024, keep=16),
     Reader(

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from kb.parsers.logs.timestamps import STAMP, is_glog, midnight_of, stamp_time
+from kb.parsers.logs.timestamps import STAMP, find_time, is_glog, midnight_of, stamp_time
 from kb.regex.lazy import lazy_compile
 
 MAX_PREFIXES = 8
@@ -64,7 +64,7 @@ _PIECE = lazy_compile(
     rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
     rb"|[\[(<](?:(?:\w{1,10}=)?(?P<of_rank>(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}) ?[ /|:,] ?"
     rb"|(?:[A-Za-z]{0,8}[=:]?\d{1,6}[ ,|]){1,5})?(?:" + _RANK + rb")"
-    rb"|(?:[Rr]ank|RANK)(?:: {0,3}|[ =_-])?(?P<bare_rank>\d{1,6})(?:/\d{1,6})?(?:: | ?\| ?| - )"
+    rb"|(?:[Rr]ank|RANK)(?:: {0,3}|[ =_-])?(?P<bare_rank>\d{1,6})(?:/\d{1,6})?(?:: | {0,12}\| ?| - |> )"
     rb"|\[(?:[Ll]ocal[_ ][Rr]ank|LOCAL_RANK)[ =:_]{0,2}(?P<local_rank>\d{1,3})\]:? ?"
     rb"|\[(?:jax )?[Pp]roc(?:ess)?(?:_index|_id)?[ =:](?P<process>\d{1,6})(?:/\d{1,6})?\]:? ?"
     rb"|\[[A-Za-z_]\w{0,30}?(?P<local>\d{1,4})\]: ?"
@@ -73,6 +73,8 @@ _PIECE = lazy_compile(
     + rb"|(?P<lane>\d{1,6}) ?\| ?(?=\[(?:rank|default|\d{4}-)|\d{4}-\d\d|Traceback \()"
     rb"|\[(?P<prepended>\d{1,6})\]:? (?=Traceback \(|  File |\[rank|[A-Z]\w{2,40}(?:Error|Exception): )"
     rb"|\[\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\] ?(?=\[)"
+    rb"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?=(?:[Rr]ank|RANK)[ =._-]?\d{1,6} {0,12}\| )"  # foreman and its kind
+    rb"|(?P<syslog><\d{1,3}>1 )(?=\d{4}-\d\d-\d\dT)"
     rb"|[IWEF]0000 00:00:(?P<epoch>\d{10}(?:\.\d{1,9})?) {1,8}\d{1,9} [^\]\n]{1,160}\] ?"
     rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\]:? ?"
     rb"|\[(?:[\w.@-]{1,80},)?(?P<mpi>\d{1,6})\](?:\[(?P<mpi_host>[\w.-]{1,64}):(?P<mpi_pid>\d{1,9})\])?<std(?:out|err|diag)>: ?"
@@ -101,7 +103,14 @@ _PLAIN_TAIL = lazy_compile(
 )
 # the kernel's own lines name no host: these are followed by a driver or a device
 _OF_KERNEL = lazy_compile(rb"\]:? ?|[ \t]|")
-_SYSLOG_TAIL = lazy_compile(rb"\]? ?(?:(?P<host>[\w.-]{1,64}) [\w./-]{1,40}(?:\[(?P<pid>\d{1,8})\])?: ?)?")
+_SYSLOG_TAIL = lazy_compile(
+    rb"\]? ?(?:(?P<host>[\w.-]{1,64}) (?:[\w./@-]{0,32}\brank[_.-]?(?P<rank>\d{1,6})|[\w./@-]{1,40})(?:\[(?P<pid>\d{1,8})\])?: ?)?"
+)
+# the rest of a header of RFC 5424: time, host, program, process, kind of message, and data that may name the rank
+_RFC5424 = lazy_compile(
+    rb"(?P<time>\S{10,40}) (?:-|(?P<host>[\w.:-]{1,64})) \S{1,48} (?:(?P<pid>\d{1,9})|\S{1,64}) \S{1,32} "
+    rb"(?:-|\[(?:[^\]\n]{0,200}? rank=\"(?P<rank>\d{1,6})\")?[^\]\n]{0,300}\])(?: |\Z|(?=[\r\n]))"
+)
 _BRACKET_TAIL = lazy_compile(rb"(?:[^\]\n]{0,120}[ _]rank[:= ]?(?P<rank>\d{1,6})(?=[ \]]))?[^\]\n]{0,160}\]:? ?")
 _HF_TAIL = lazy_compile(rb" >> ?")
 # The commonest start of a line, which `_PIECE` would match as `stamp` with nothing after the fraction; read without its other forms.
@@ -183,6 +192,8 @@ def _is_dmesg(match: re.Match[bytes]) -> bool:
 def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, limit: int) -> Prefix:
     if match["stamp"]:
         return _take_stamp(found, match, line, year, limit)
+    if match["syslog"]:
+        return _take_rfc5424(found, match.end(), line, limit)
     rank, local, node, pid = found.rank, found.local_rank, found.node, found.pid
     if told := match["rank"] or match["group_rank"] or match["bare_rank"]:
         rank, node = int(told), _text(match["of_rank"]) or node
@@ -207,6 +218,21 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
             _text(match["host"] or match["pod"] or match["slurmd"] or match["stern"] or match["bracket_host"]) or node
         )
     return Prefix(match.end(), rank, local, node, pid, found.time)
+
+
+def _take_rfc5424(found: Prefix, start: int, line: bytes, limit: int) -> Prefix:
+    header = _RFC5424.match(line, start, limit)
+    if header is None:
+        return Prefix(start, *found[1:])
+    time, host, pid, rank = header.groups()
+    return Prefix(
+        header.end(),
+        int(rank) if rank and found.rank is None else found.rank,
+        found.local_rank,
+        _text(host) or found.node,
+        int(pid) if pid else found.pid,
+        find_time(time),
+    )
 
 
 def _take_stamp(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, limit: int) -> Prefix:

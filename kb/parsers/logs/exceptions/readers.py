@@ -111,7 +111,13 @@ def _text_of_record(line: bytes) -> bytes | None:
     """Return the message of a line that is a JSON record, unescaped; None if it is no record or has none."""
     rest = line[peel(line).end :]
     said = message_in_record(rest) if is_json(rest) else None
-    return plain(unescaped(said)).rstrip() if said is not None else None
+    return _spoken(plain(unescaped(said)).rstrip())[1] if said is not None else None
+
+
+def _spoken(message: bytes) -> tuple[int | None, bytes]:
+    """Return the rank before the message of a JSON record, as PyTorch prints it before each line, and what follows it."""
+    inner = peel(message)
+    return (inner.rank, message[inner.end :]) if inner.rank is not None else (None, message)
 
 
 def _frames_before(window: bytes, at: int, told: Callable[[bytes], bytes | None]) -> tuple[FrameList, int]:
@@ -164,7 +170,8 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         prefix, rest = prefix._replace(rank=column.rank), rest[column.end :]
     record = is_json(rest) and (error_level(line) is not None or _STDERR.search(rest) is not None)
     if record:
-        rest = message_of(text(line, MAX_MESSAGE)).encode()
+        rank, rest = _spoken(message_of(text(line, MAX_MESSAGE)).encode())
+        prefix = prefix._replace(rank=rank) if prefix.rank is None else prefix
     opening = OPENING.match(rest)
     rest = rest[opening.end() :] if opening else rest
     exception = match_exception(rest, after_frame=False)
