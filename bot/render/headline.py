@@ -102,9 +102,10 @@ def _is_accused(suspect: Suspect) -> bool:
 
 
 def _quotes_others(diagnosis: Diagnosis) -> bool:
-    """Whether no quoted line is of a suspected rank."""
-    writers = {item.rank for item in diagnosis.evidence if item.rank is not None}
-    return bool(writers) and writers.isdisjoint(suspect.rank for suspect in diagnosis.suspects)
+    """Whether no quoted line is of a suspected rank; of a symptom, whether the first is not."""
+    writers = [item.rank for item in diagnosis.evidence if item.rank is not None]
+    writers = writers[:1] if diagnosis.role == "symptom" else writers
+    return bool(writers) and {suspect.rank for suspect in diagnosis.suspects}.isdisjoint(writers)
 
 
 def tone(report: Report) -> Tone:

@@ -19,7 +19,7 @@ from kb.values import dataclass
 
 LAST_LINES = 3  # for a process that ended without reporting an error
 HARM = 0.35  # score from which a line's words count as trouble; severity_words gives it to a bad word without a level
-_WORDS = lazy_compile(r"[^\W\d_]{2,}")
+WORDS = lazy_compile(r"[^\W\d_]{2,}")
 FEWEST_WORDS = 3  # minimum length of a message; anything shorter is part of a table, a path or a number
 
 LauncherEnd = tuple[int, Structure, Place]  # stream, structure, and the place of the process that ended
@@ -159,7 +159,7 @@ class _LastWords:
     def unlike_all(self, item: TailLine) -> bool:
         """Whether a line is a message of unknown kind whose form is unique in its log."""
         said, raw = message_of(item.line), item.line.encode("utf-8", "replace")
-        if len(_WORDS.findall(said)) < FEWEST_WORDS or is_calm(raw) or read_line(raw) is not None:
+        if len(WORDS.findall(said)) < FEWEST_WORDS or is_calm(raw) or read_line(raw) is not None:
             return False
         if is_harmless(said) or quoted(raw):
             return False

@@ -23,6 +23,7 @@ from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.commands import filled
+from kb.diagnosis.suspects.late import last_said
 from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
@@ -182,6 +183,8 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
         ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=reasons)
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
+    if (last := last_said(ranked, suspects, layout)) is not None:
+        quoted = numbers.with_line(quoted, last, suspects[0])
     stage, step = place_of(ranked, layout.facts)
     ranked = replace(ranked, findings=(_named(ranked.best, suspects), *ranked.findings[1:]))
     asked = asked_for(ranked.best)
@@ -336,8 +339,10 @@ def headline_place(best: Diagnosis) -> str:
     parts = ([f"rank{'' if ranks.isdigit() else 's'} {ranks}"] if ranks else []) + (
         [", ".join(nodes[:3])] if nodes else []
     )
-    reporters = {item.rank for item in best.evidence if item.rank is not None}
-    others = bool(ranks) and bool(reporters) and reporters.isdisjoint(s.rank for s in best.suspects)
+    reporters = [item.rank for item in best.evidence if item.rank is not None]
+    if best.role == "symptom":  # a line of the suspect itself may stand behind the first of those that lost it
+        reporters = reporters[:1]
+    others = bool(ranks) and bool(reporters) and {s.rank for s in best.suspects}.isdisjoint(reporters)
     if ranks and all(s.why == WAITING for s in best.suspects):
         parts[0] = f"waiting: {parts[0]}"
     elif others:  # the lines are those of its victims

@@ -310,7 +310,9 @@ def _unlike_others(ends: Sequence[LauncherEnd]) -> dict[int, str]:
     codes = Counter(status.values())
     lone = {rank: code for rank, code in status.items() if codes[code] == 1 and len(status) > 2}
     if len(lone) == 1:
-        return {rank: f"the launcher reports exit status {code}, unlike that of the others" for rank, code in lone.items()}
+        return {
+            rank: f"the launcher reports exit status {code}, unlike that of the others" for rank, code in lone.items()
+        }
     if len(status) < 2 or len({index for index, _, _ in ends}) > 1:
         return {}
     return {next(iter(status)): "the launcher reports its exit before those of the others"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kb.diagnosis.bad_events import is_stack
+from kb.diagnosis.bad_events import TailLine, is_stack
 from kb.diagnosis.endings import end_lines_of
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
@@ -16,7 +16,7 @@ from kb.facts.signals import Signal
 from kb.facts.topology import names_a_node
 from kb.model import Structure, Verdict
 from kb.regex.lazy import lazy_compile
-from kb.report import EvidenceItem, Indicator, Indicators
+from kb.report import EvidenceItem, Indicator, Indicators, Suspect
 from kb.scanning.summary import StreamSummary, tail_lines
 
 SHOWN_LINES = 5
@@ -70,6 +70,16 @@ class Numbering:
     def line(self, stream: int, offset: int, text: str) -> EvidenceItem:
         """Return a line of a stream as evidence."""
         return self._make(stream, offset, text, self._facts.streams[stream].summary, None)
+
+    def with_line(self, quoted: Sequence[EvidenceItem], line: TailLine, who: Suspect) -> tuple[EvidenceItem, ...]:
+        """Return the quoted lines, with one of a suspect behind the first of them."""
+        if any(
+            item.source == self._facts.streams[line.stream].summary.ref.uri and item.offset == line.offset
+            for item in quoted
+        ):
+            return tuple(quoted)
+        item = replace(self.line(line.stream, line.offset, line.line), rank=who.rank, node=who.node)
+        return (*quoted[:1], item, *quoted[1 : SHOWN_LINES - 1])
 
     def _make(self, stream: int, offset: int, text: str, summary: StreamSummary, signal: Signal | None) -> EvidenceItem:
         name = self._ids.setdefault((stream, offset), f"e{len(self._ids) + 1}")

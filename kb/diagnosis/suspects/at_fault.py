@@ -20,6 +20,7 @@ from kb.diagnosis.suspects.claims import (
     waits_for_others,
 )
 from kb.diagnosis.suspects.ended import first_ended
+from kb.diagnosis.suspects.late import came_too_late
 from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
 from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only_silent_rank
@@ -136,6 +137,7 @@ def _by_evidence(
         rumours = Counter(item.place.node for item in by[EvidenceWeight.RUMOUR])
         return (
             missing_among_waiting(waits, ranked, layout, rumours)
+            or came_too_late(ranked, layout)
             or elsewhere_in_code(ranked, layout)
             or _of_rumours(by[EvidenceWeight.RUMOUR], waits)
             or shared_by_job(waits, ranked.best.ranks, places, quoted)

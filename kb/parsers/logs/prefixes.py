@@ -104,7 +104,7 @@ _PLAIN_TAIL = lazy_compile(
 # the kernel's own lines name no host: these are followed by a driver or a device
 _OF_KERNEL = lazy_compile(rb"\]:? ?|[ \t]|")
 _SYSLOG_TAIL = lazy_compile(
-    rb"\]? ?(?:(?P<host>[\w.-]{1,64}) (?:[\w./@-]{0,32}\brank[_.-]?(?P<rank>\d{1,6})|[\w./@-]{1,40})(?:\[(?P<pid>\d{1,8})\])?: ?)?"
+    rb"\]? ?(?:(?P<host>[\w.-]{1,64}) (?:[\w./@-]{0,32}\brank[_.-]?(?P<rank>\d{1,6})(?:\[\d{1,8}\])?|[\w./@-]{1,40}(?:\[(?P<pid>\d{1,8})\])?): ?)?"
 )
 # the rest of a header of RFC 5424: time, host, program, process, kind of message, and data that may name the rank
 _RFC5424 = lazy_compile(
