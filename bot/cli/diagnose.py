@@ -85,7 +85,8 @@ def print_answer(
             from bot.render.terminal import show
             from bot.render.text_page import Reading
 
-            show(answer.report, Reading(verbose, telling_words(known.rulebook), answer.root, consoles), above)
+            telling = telling_words(known.rulebook)
+            show(answer.report, Reading(verbose, telling, answer.root, consoles, heat=answer.heat()), above)
         sys.stdout.flush()
 
 

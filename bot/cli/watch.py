@@ -26,6 +26,7 @@ from bot.live.watch import Watch, WatchEvent, WatchOutcome, WatchPlan
 from bot.render.report_json import dumps, iso
 from bot.render.terminal import show
 from bot.render.text_format import shown
+from bot.render.text_page import Reading
 from bot.rulebase.loader import Knowledge
 from bot.runtime.redaction.structure import redacted
 from connectors.host.ebpf import PROGRAMS, Probes
@@ -279,7 +280,7 @@ class Screen:
             self._out.write("\n" if outcome.called else f"{shown(outcome.why)}.\n")
             if outcome.answer is not None:
                 self._out.flush()
-                show(outcome.answer.report)
+                show(outcome.answer.report, Reading(heat=outcome.answer.heat()))
             if folder:
                 self._out.write(
                     f"\nThe evidence is in {shown(folder)}. To diagnose it again: `signalbox diagnose --bundle {shown(folder)}`.\n"

@@ -23,7 +23,7 @@ from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt, History, PastIncident, history_digest
-from kb.model import Gap
+from kb.model import Gap, ProgressPoint
 from kb.plugin import wanted
 from kb.report import Report, Suspect
 from kb.values import dataclass
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bot.diagnosis.one_pass import OnePass
     from bot.diagnosis.template_pool import Engine
     from kb.precedents.report_section import Precedents
+    from kb.timeline.heat import HeatMap
 
 FEW = 5  # reasons shown in a message
 MOST_ATTEMPTS = 5
@@ -87,6 +88,25 @@ class DiagnosisResult:
         from bot.render.pictures.timeline import dumps, timeline_of  # noqa: PLC0415 - an answer must not wait for it
 
         return dumps(redacted(timeline_of(self.evidence, self.report, self.root)))
+
+    def heat(self) -> HeatMap | None:
+        """Return which rank was slow in which steps; None where ranks log no times of their own, or none was slow."""
+        if not _is_timed_by_rank(self.evidence):
+            return None
+        from kb.timeline.heat import heat_map  # noqa: PLC0415 - numpy
+
+        return heat_map(self.evidence, self.report)
+
+
+def _is_timed_by_rank(evidence: Evidence) -> bool:
+    """Whether the logs of more than two streams or ranks may give times of steps, which is all that costs no numpy to tell."""
+    series = [stream.series.points for stream in evidence.streams if stream.series.points]
+    ranks = {(at, point.rank) for at, points in enumerate(series) for point in points if _has_time(point)}
+    return len(ranks) > 2
+
+
+def _has_time(point: ProgressPoint) -> bool:
+    return point.compute is not None or point.seconds is not None
 
 
 def diagnose_bundle(

@@ -30,6 +30,10 @@ _STYLES = {
     "alarm": "bold red",
     "watch": "bold yellow",
     "calm": "bold green",
+    "warm": "yellow",
+    "warmer": "black on yellow",
+    "hot": "black on color(208)",
+    "hottest": "bold bright_white on color(160)",
 }
 _GAP = 2  # columns between two columns of a table
 _ERASE = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 0))

@@ -71,7 +71,10 @@ def render(report: Report, console: Console, reading: Reading | None = None) -> 
         (
             (
                 (_encodable(line.label, console.encoding), "label", ""),
-                (_encodable(line.text, console.encoding), line.style, line.link if linked else ""),
+                *(
+                    (_encodable(text, console.encoding), style, line.link if linked else "")
+                    for style, text in line.spans or ((line.style, line.text),)
+                ),
             )
             for line in lines(report, console.width, reading)
         ),
@@ -110,6 +113,10 @@ def _write(page: TextPage, report: Report) -> None:
     if first is not None:
         _remedy(page, first)
         _grounds(page, first, _QUOTES[0], report.time_zone)
+    if page.reading.heat is not None:
+        from bot.render.heat_text import add_heat  # noqa: PLC0415 - few answers have one
+
+        add_heat(page, page.reading.heat)
     _about(page, report)
     if not report.diagnoses:
         _memory(page, report)

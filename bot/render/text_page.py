@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bot.render.telling_words import Span, Telling
+    from kb.timeline.heat import HeatMap
 
 MARGIN = 14  # columns for the labels
 LISTED = 5  # items of a list that are shown
@@ -35,20 +36,22 @@ class Weight(IntEnum):
     PHASE = 4
     CONFIDENCE = 5
     MISSING = 6
-    JOB = 7
-    CHECK = 8
-    EXCLUSIONS = 9
-    MORE_EVIDENCE = 10
-    EXPLAINS = 11
-    OTHERS = 12  # other diagnoses, stacks, past runs
-    VERSIONS = 13
+    PICTURE = 7  # the heat map
+    JOB = 8
+    CHECK = 9
+    EXCLUSIONS = 10
+    MORE_EVIDENCE = 11
+    EXPLAINS = 12
+    OTHERS = 13  # other diagnoses, stacks, past runs
+    VERSIONS = 14
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
     """One line of output: a label in the margin, the text, its style (one of bot.render.rich_console, empty for plain).
 
-    `link`: the address that the text leads to, on a terminal that shows links; `weight`: how soon it may go.
+    `link`: the address that the text leads to, on a terminal that shows links; `weight`: how soon it may go;
+    `spans`: styles and texts that make up the text, where it has more than one style.
     """
 
     text: str
@@ -56,6 +59,7 @@ class OutputLine:
     style: str = ""
     link: str = ""
     weight: Weight = Weight.LEAD
+    spans: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return self.label + self.text
@@ -66,7 +70,8 @@ class Reading:
     """What helps to read a report.
 
     `verbose`: everything; `telling`: finds the telling words of a line; `root`: where its files are; `consoles`: names and
-    addresses of dashboards and logs; `rows`: how many there are on the screen, if the answer is to fit.
+    addresses of dashboards and logs; `rows`: how many there are on the screen, if the answer is to fit; `heat`: who was slow in
+    which steps.
     """
 
     verbose: bool = False
@@ -74,6 +79,7 @@ class Reading:
     root: Path | None = None
     consoles: tuple[tuple[str, str], ...] = ()
     rows: int | None = None
+    heat: HeatMap | None = None
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bot.store.incident_state import State
     from bot.store.incidents import Incident, IncidentStore
     from kb.report import Report
+    from kb.timeline.heat import HeatMap
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -93,6 +94,7 @@ def show(
     with _store() as store:
         record = store.get(incident_id)
         kept = evidence(store.database, incident_id)
+        compared = store.kept(incident_id, "compared") if record is not None else None
     if record is None or kept is None:
         why = f"there is no incident {incident_id}; see `signalbox incidents list`"
         if kept is not None:
@@ -123,9 +125,22 @@ def show(
     say("")
     root = Path(incident.bundle) if incident.bundle else None
     report = redacted(from_json(record.report_json))  # an older version may have stored it
-    print_report(report, Reading(verbose, root=root, consoles=_consoles(incident, report)))
+    print_report(report, Reading(verbose, root=root, consoles=_consoles(incident, report), heat=_heat(compared)))
     for line in history(incident.id):
         say(shown(line))
+
+
+def _heat(compared: bytes | None) -> HeatMap | None:
+    """The stored heat map of an incident; None where it has none, or none that can be read."""
+    if compared is None or b'"heat":null' in compared:
+        return None
+    from bot.pages.comparisons import loads  # numpy
+    from kb.errors import UnreadableInput
+
+    try:
+        return loads(compared).heat
+    except UnreadableInput:
+        return None
 
 
 def _consoles(incident: Incident, report: Report) -> tuple[tuple[str, str], ...]:
