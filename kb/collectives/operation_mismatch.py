@@ -14,6 +14,7 @@ from kb.collectives.result import Mismatch
 from kb.collectives.trace import OpShape, indices
 
 _BACKERS = 2  # number of ranks of other groups that settle a disagreement without a majority
+_TENSORS = 3  # of an operation, shown in its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,15 @@ def _shift(main: Sequence[int], other: Sequence[int], place: int) -> int:
 
 
 def op_text(shape: OpShape) -> str:
-    """Return an operation with its sizes and types, shortened."""
-    sizes = " -> ".join(str([list(number) for number in part]) for part in (shape.inputs, shape.outputs) if part)
-    return " ".join(part for part in (shape.op, sizes[:120], ",".join(shape.dtypes)[:60]) if part)
+    """Return an operation with its types and sizes, shortened: `all_reduce of Float [4608]`, `all_gather of Half [8] into [64]`."""
+    inputs, outputs = (_sizes(part) for part in (shape.inputs, shape.outputs))
+    into = f"into {outputs}" if inputs and outputs and inputs != outputs else ""
+    kinds = ", ".join(dict.fromkeys(shape.dtypes))[:60]
+    what = " ".join(part for part in (kinds, inputs or outputs, into) if part)
+    return f"{shape.op} of {what}" if what else shape.op
+
+
+def _sizes(tensors: Sequence[Sequence[int]]) -> str:
+    """Return the sizes of a few tensors: `[4096], [2, 8]`; empty if there are none."""
+    shown = ", ".join(str(list(tensor)) for tensor in tensors[:_TENSORS])
+    return f"{shown[:120]} and {len(tensors) - _TENSORS} more" if len(tensors) > _TENSORS else shown[:120]

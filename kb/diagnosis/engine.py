@@ -22,7 +22,7 @@ from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
-from kb.diagnosis.suspects.commands import filled
+from kb.diagnosis.suspects.commands import filled, with_hints
 from kb.diagnosis.suspects.late import last_said
 from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
@@ -242,15 +242,9 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         evidence=told.quoted,
         explains=explained(ranked.folded, facts),
         remediation=tuple(
-            RemedyStep(
-                item.action,
-                item.grade,
-                item.text,
-                item.scope,
-                filled(item.command, told.suspects, facts.evidence.job.id),
-                item.verify,
-            )
+            RemedyStep(item.action, item.grade, with_hints(item.text, command), item.scope, command, item.verify)
             for item in best.steps()
+            for command in [filled(item.command, told.suspects, facts.evidence.job.id)]
         ),
         cause=best.cause,
         impact=best.impact,

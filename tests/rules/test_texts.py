@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations, product
 
 from bot.rulebase.loader import knowledge
+from kb.diagnosis.suspects.commands import WHAT_TO_PUT_IN
 from kb.rulebase.checks import unknown_conditions
 from kb.rulebase.circumstances import CIRCUMSTANCES
 from kb.rulebase.rule import Rule, TableRow
@@ -145,3 +146,22 @@ def test_rules_of_the_program_never_advise_a_restart() -> None:
             fault = BOOK.faults[part.fault or rule.fault]
             if part.advice and (fault.domain == "software" or fault.symptom):
                 assert part.advice in ("fix_first", "resubmit", "wait", "none"), rule.id
+
+
+def test_every_placeholder_of_a_command_has_words_for_what_to_put_in():
+    """A person who copies a command is told; placeholders have one form, `<word>`."""
+    commands = [
+        step.command
+        for rule in BOOK.rules
+        for part in parts(rule)
+        for step in part.remediation
+        if step.command is not None
+    ]
+    left = {place for command in commands for place in re.findall(r"<[a-z][a-z. ]*>", command)}
+
+    assert left - set(WHAT_TO_PUT_IN) == set()
+    assert not [
+        command
+        for command in commands
+        if re.search(r"(?:^|[ |/])(?:FILE|SHARD|PATH|PID|PREFIX|DIR|CHECKPOINT\w*)\b", command)
+    ]

@@ -30,7 +30,7 @@ from kb.regex.lazy import lazy_compile
 from kb.report import REPORTED, WAITING, EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
-# Faults of what ranks share, such as a file system or a setting: a process that reports one has only run into it.
+# Faults of what ranks share, such as a file system, a setting or an environment: who reports one has only run into it.
 _ELSEWHERE = frozenset(
     (
         "disk_full",
@@ -40,6 +40,9 @@ _ELSEWHERE = frozenset(
         "network_congestion",
         "fabric_fault",
         "access_denied",
+        "config_error",
+        "dependency",
+        "rendezvous",
     )
 )
 _RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale"})  # the same on all ranks

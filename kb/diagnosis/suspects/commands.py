@@ -1,16 +1,58 @@
-"""Fills the names that are known into the commands of a remedy: `ssh <node> uptime` for the suspect node.
+"""Fills the names that are known into the commands of a remedy, and says what to put in for the others.
+
+`ssh <node> uptime` is for the suspect node.
 
 Names come from logs and people copy commands into shells, so only names of harmless characters are filled in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kb.regex.lazy import lazy_compile
 from kb.report import Suspect
 
 _HARMLESS = lazy_compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
+
+_PLACEHOLDER = lazy_compile(r"<[a-z][a-z. ]{0,30}>")
+# What a person puts in where the evidence does not name it. All placeholders of rules are here (tests/rules).
+WHAT_TO_PUT_IN: Mapping[str, str] = {
+    "<bucket>": "the bucket's name",
+    "<checkpoint>": "the checkpoint's path",
+    "<checkpoint folder>": "the folder that checkpoints are saved to",
+    "<dataset>": "the path of the dataset, without its ending",
+    "<file>": "the file that the traceback leads to",
+    "<file.so>": "the library that the message names",
+    "<head>": "the address of Ray's head node",
+    "<host>": "the host that the message names",
+    "<hostfile>": "the launcher's host file",
+    "<id>": "the ID of the nodes' security group",
+    "<image>": "the job's container image",
+    "<interface>": "each interface of the training network",
+    "<job>": "the job's ID",
+    "<lock file>": "each file that `find` printed",
+    "<log>": "the log of the rank",
+    "<master>": "the host of the rendezvous, MASTER_ADDR",
+    "<mount>": "where the file system is mounted",
+    "<name>": "the host name, MASTER_ADDR",
+    "<node>": "the name of each node of the job in turn",
+    "<package>": "the package that the message names",
+    "<path>": "the path that the job uses",
+    "<pid>": "the process ID of the rank, which `ps -ef` on its node shows",
+    "<pod>": "the pod's name, which `kubectl get pods` shows",
+    "<port>": "the port of the rendezvous, MASTER_PORT",
+    "<prefix>": "the path within the bucket",
+    "<program>": "the program that could not be started",
+    "<registry>": "the host of the image registry",
+    "<shard>": "the data file that was read last",
+}
+
+
+def with_hints(text: str, command: str | None) -> str:
+    """Return a step's text, and what to put in for the placeholders that its command still has."""
+    left = dict.fromkeys(_PLACEHOLDER.findall(command or ""))
+    told = [f"{place}, {WHAT_TO_PUT_IN[place]}" for place in left if place in WHAT_TO_PUT_IN]
+    return f"{text} In place of {'; of '.join(told)}." if told else text
 
 
 def filled(command: str | None, suspects: Sequence[Suspect], job: str | None) -> str | None:

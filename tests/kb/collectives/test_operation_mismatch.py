@@ -25,10 +25,7 @@ def test_of_a_pair_the_one_unlike_the_other_pairs_is_odd():
     verdict = judge(pairs(64, 64, 64, 72, 64, 64), NOW)
 
     assert [(culprit.rank, culprit.kind, culprit.score) for culprit in verdict.culprits] == [(3, "disagrees", 0.95)]
-    assert (
-        verdict.culprits[0].reasons[1]
-        == "4 ranks in other groups of this kind ran all_reduce [[64]] -> [[64]] Float there"
-    )
+    assert verdict.culprits[0].reasons[1] == "4 ranks in other groups of this kind ran all_reduce of Float [64] there"
 
 
 def test_an_operation_of_another_name_is_reported_in_the_same_way():
@@ -77,7 +74,7 @@ def test_what_was_retired_last_may_have_failed():
 
     assert (comm.state, comm.mismatch.odd, named(judge(retired(64, 64, 72), NOW))) == (
         "mismatch",
-        (("all_reduce [[72]] -> [[72]] Float", (2,)),),
+        (("all_reduce of Float [72]", (2,)),),
         [2],
     )
     assert judge(retired(64, 64, 72, after=[op("0", 4)]), NOW).communicators == ()

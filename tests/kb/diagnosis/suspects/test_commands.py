@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.suspects.commands import filled
+from kb.diagnosis.suspects.commands import filled, with_hints
 from kb.report import Suspect
 
 ON_A = (Suspect("job"), Suspect("rank", "node-a", rank=3, pod="train-3"), Suspect("node", "node-b"))
@@ -32,3 +32,11 @@ def test_known_names_are_filled_in(command, suspects, job, told):
 def test_a_name_that_a_shell_could_run_is_not_filled_in(name):
     """Logs are hostile, and a person copies the command."""
     assert filled("ssh <node>", (Suspect("node", name),), name) == "ssh <node>"
+
+
+def test_what_to_put_in_is_said_for_what_stays():
+    """Once each, and nothing for a command that is complete."""
+    assert with_hints("Look.", "df -h /data") == with_hints("Look.", None) == "Look."
+    assert with_hints("Look.", "file <file>; jq . <file>; ls <mount>") == (
+        "Look. In place of <file>, the file that the traceback leads to; of <mount>, where the file system is mounted."
+    )
