@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from bot.digest import lead, phrases
 from bot.digest.charts import captions, drawn
+from bot.render.html_tables import stacked
 from bot.render.text_format import joined, many
 from kb.digest.definitions import DEFINITIONS
 from kb.digest.digest import Digest
@@ -152,4 +153,5 @@ def _template() -> Any:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
+    environment.filters["stacked"] = stacked
     return environment.get_template("digest.html")

@@ -18,6 +18,7 @@ ADMINS, ON_CALL = "Signalbox admins", "on call"
 _NEW = 3  # classes named
 _COSTLY = 2  # classes to act on
 _LEMONS = 3
+_WORDS = 3  # of a title before its examples, from which on it can do without them
 _OFTEN_WRONG = 0.3  # share of judged answers from which on a rule is worth a review
 
 
@@ -96,7 +97,8 @@ def _actions(digest: Digest) -> Iterator[Action]:
     costly.sort(key=lambda line: (-line.gpu_hours.value, -line.failures, line.fault))
     for line in costly[:_COSTLY]:
         yield Action(
-            line.domain, f"fix “{line.title}”: {many(line.failures, 'failure')}, {phrases.gpu_hours(line.gpu_hours)}"
+            line.domain,
+            f"fix “{_short(line.title)}”: {many(line.failures, 'failure')}, {phrases.gpu_hours(line.gpu_hours)}",
         )
     if digest.open_all:
         known = [item for item in digest.open if item.gpu_hours is not None]
@@ -122,4 +124,10 @@ def _dearest(digest: Digest) -> ClassLine | None:
 
 
 def _cause(line: ClassLine) -> str:
-    return "Failures without a diagnosis" if line.fault == UNKNOWN else f"“{line.title}”"
+    return "Failures without a diagnosis" if line.fault == UNKNOWN else f"“{_short(line.title)}”"
+
+
+def _short(title: str) -> str:
+    """Return the title of a class without the examples behind its colon, where it can be understood without them."""
+    name, _, examples = title.partition(": ")
+    return name if examples and (name.endswith(("fault", "configuration")) or name.count(" ") >= _WORDS - 1) else title

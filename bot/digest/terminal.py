@@ -60,7 +60,7 @@ def _classes(digest: Digest) -> Iterator[str]:
         )
         for item in dear
     ]
-    yield from _table("By class", (">GPU-hours lost", ">failures", ">before", "<acts", "<class"), rows)
+    yield from _table("By class", (">GPU-hours lost", ">failures", ">before", "<owner", "<class"), rows)
 
 
 def _recovery(digest: Digest) -> Iterator[str]:

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from bot.render import decisions, phrases, text_format
+from bot.render.html_tables import stacked
 from bot.render.text_format import shown
 from bot.render.theme import page_style
 from bot.runtime.redaction import redact_once
@@ -44,6 +45,7 @@ def _environment() -> Environment:
         "lines": lines,
         "many": text_format.many,
         "ours": ours,
+        "stacked": stacked,
         "web": web,
     }
     own = {"style": Markup(style()), "policy": escape(policy(framed=True))}  # noqa: S704 - our own file

@@ -165,12 +165,15 @@ def owned(decision: Decision) -> str:
     return "" if decision.owner in ("none", "") else f"Owner: {decision.owner}."
 
 
-def excluded(decision: Decision) -> list[str]:
-    """Return the nodes to exclude, with the scope and the reason; those that share both in one sentence."""
+def excluded(decision: Decision, title: str = "") -> list[str]:
+    """Return the nodes to exclude, with the scope and the reason; those that share both in one sentence.
+
+    A reason that is the `title` of the answer, which is shown above, is not repeated.
+    """
     alike: dict[tuple[str, str], list[str]] = {}
     for item in decision.exclude:
         alike.setdefault((item.scope, item.why), []).append(item.node)
     return [
-        f"Exclude {few(names, limit=_EXCLUDED)} from {'all jobs' if scope == 'cluster' else 'this job only'}{tail(why)}"
+        f"Exclude {few(names, limit=_EXCLUDED)} from {'all jobs' if scope == 'cluster' else 'this job only'}{tail('' if why == title else why)}"
         for (scope, why), names in alike.items()
     ]

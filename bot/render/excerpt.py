@@ -15,12 +15,14 @@ _LEAD = 40  # characters kept before the telling words
 def excerpt(line: str, span: Span | None, limit: int) -> tuple[str, Span | None]:
     """Return at most about `limit` characters of a line, cut at spaces, and where the telling words are in them.
 
-    The start is kept while the telling words fit behind it, since it says who wrote the line. Telling words of up to
-    twice the limit are kept whole. `...` marks each cut.
+    The start is kept while the telling words fit behind it, since it says who wrote the line. Of longer telling words, the
+    beginning and the end are kept: that is where messages name the fault. `...` marks each cut.
     """
     if len(line) <= limit:
         return line, span
     low, high = span if span is not None else (0, 0)
+    if high - low > limit:
+        return _both_ends(line, low, high, limit), None
     start = 0 if high <= limit or low <= _LEAD else _word_at(line, low - _LEAD)
     whole = min(high + _LEAD, len(line)) if high - start <= 2 * limit else 0  # what they speak of often follows
     end = max(_end_of_word(line, start, start + limit), whole)
@@ -28,6 +30,15 @@ def excerpt(line: str, span: Span | None, limit: int) -> tuple[str, Span | None]
     shift = len(head) - start
     tail = f" {_left_out(line, end)}" if end < len(line) else ""
     return f"{head}{line[start:end]}{tail}", None if span is None else (low + shift, min(high, end) + shift)
+
+
+def _both_ends(line: str, low: int, high: int, limit: int) -> str:
+    """Return the beginning of the telling words and their end, of half the limit each."""
+    start = 0 if low <= _LEAD else _word_at(line, low)
+    first = _end_of_word(line, start, start + limit // 2)
+    last = _word_at(line, high - limit // 2)
+    head, tail = f"{CUT} " if start else "", f" {_left_out(line, high)}" if high < len(line) else ""
+    return f"{head}{line[start:first].rstrip()} {CUT} {line[last:high]}{tail}"
 
 
 def _left_out(line: str, end: int) -> str:

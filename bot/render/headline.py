@@ -72,7 +72,7 @@ def culprit(diagnosis: Diagnosis) -> str:
         return few(list(dict.fromkeys(suspect.node for suspect in group if suspect.node)), limit=_NODES)
     if group[0].kind == "gpu":
         return few(list(dict.fromkeys(_gpu(suspect) for suspect in group)), limit=_NODES)
-    who = group_text(group)
+    who = group_text(group, _NODES)
     if group[0].kind == "rank" and _quotes_others(diagnosis):
         return f"Suspect {who}"
     return f"{who[:1].upper()}{who[1:]}"

@@ -202,24 +202,25 @@ def suspects_label(suspects: Sequence[Suspect]) -> str:
     return _LABELS.get(reasons.pop(), "Suspects") if len(reasons) == 1 else "Suspects"
 
 
-def group_text(group: Sequence[Suspect]) -> str:
-    """Return suspects of one kind by their names."""
+def group_text(group: Sequence[Suspect], nodes: int | None = None) -> str:
+    """Return suspects of one kind by their names; of ranks on more than so many nodes, their number instead of names."""
     kind = group[0].kind
     if kind == "rank":
-        return _ranks(group)
+        return _ranks(group, nodes)
     if kind == "job":
         return "the whole job"
     return few(list(dict.fromkeys(f"{kind} {_thing(suspect)}".rstrip() for suspect in group)))
 
 
-def _ranks(group: Sequence[Suspect]) -> str:
+def _ranks(group: Sequence[Suspect], most: int | None) -> str:
     ranks = sorted({suspect.rank for suspect in group if suspect.rank is not None})
     nodes = list(dict.fromkeys(suspect.node for suspect in group if suspect.node))
     text = f"ranks {_spaced(ranges(ranks))}" if len(ranks) > 1 else f"rank {ranks[0]}" if ranks else "a rank"
     if len(group) == 1 and group[0].local_rank is not None:
         text += f" (local rank {group[0].local_rank})"
     pods = f" in pod {group[0].pod}" if len(group) == 1 and group[0].pod else ""
-    return f"{text}{f' on {few(nodes)}' if nodes else ''}{pods}"
+    on = f" on {few(nodes) if most is None or len(nodes) <= most else many(len(nodes), 'node')}" if nodes else ""
+    return f"{text}{on}{pods}"
 
 
 def _thing(suspect: Suspect) -> str:

@@ -155,7 +155,9 @@ def _head(page: TextPage, report: Report) -> None:
     page.text(decisions.decided(report), "head")
     page.text(" ".join(part for part in (decisions.owned(decision), decisions.reason(decision)) if part))
     with page.weighing(Weight.EXCLUSIONS):
-        for exclusion in decisions.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
+        for exclusion in decisions.excluded(decision, first.title if first is not None else "")[
+            : None if page.verbose else _DIAGNOSES
+        ]:
             page.text(exclusion, indent=3, hang=2)
 
 

@@ -21,7 +21,19 @@ def fitted(lines: Sequence[OutputLine], rows: int | None, width: int) -> tuple[l
         kept, dropped = _tidied([line for line in kept if line.weight < weight]), weight
         if _height(kept, width) + (dropped < Weight.VERSIONS) <= rows:
             break
+    if dropped == Weight.EVIDENCE:
+        kept = _with_beginning(lines, kept, rows, width)
     return kept, dropped < Weight.VERSIONS
+
+
+def _with_beginning(lines: Sequence[OutputLine], kept: list[OutputLine], rows: int, width: int) -> list[OutputLine]:
+    """Return the lines that are kept and as much of the evidence, from its beginning, as there is room for besides the note."""
+    evidence = [line for line in lines if line.weight == Weight.EVIDENCE]
+    for count in range(len(evidence) - 1, 1, -1):  # its first line only says where it is
+        more = _tidied([*kept, *evidence[:count]])
+        if _height(more, width) + 1 <= rows:
+            return more
+    return kept
 
 
 def _height(lines: Sequence[OutputLine], width: int) -> int:

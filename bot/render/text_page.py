@@ -150,7 +150,9 @@ class TextPage:
             self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)
 
     def underlined(self, line: str, indent: int, span: Span | None) -> None:
-        """Add one log line, with a line of carets under the part that is in the span."""
+        """Add one log line, with a line of carets under the part that is in the span, unless that is longer than a row."""
+        if span is not None and span[1] - span[0] > self.width - indent:
+            span = None  # all of it tells: carets under every row would only double the height
         words = " ".join(line.split())
         told = " ".join(line[slice(*span)].split()) if span is not None else ""
         first = words.find(told) if told else -1

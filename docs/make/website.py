@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 SETTINGS = DOCS / "make" / "zensical.toml"
+THEME = DOCS / "make" / "theme"
 
 # pages that lie elsewhere in the checkout, because people look for them there
 ELSEWHERE = {
@@ -40,6 +41,7 @@ def assemble(target: Path) -> None:
     import reference  # noqa: PLC0415 - imports the command line; beside this file
 
     shutil.copytree(DOCS, target, ignore=lambda folder, _: LEFT_OUT if Path(folder) == DOCS else ())
+    shutil.copytree(THEME, target / THEME.name)
     for origin, page in ELSEWHERE.items():
         shutil.copy(ROOT / origin, target / page)
     for page, text in reference.pages().items():

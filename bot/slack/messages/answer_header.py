@@ -85,7 +85,9 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
 
 def excluded_nodes(report: Report) -> list[Json]:
     """Return the nodes to exclude, with the scope and the reason."""
-    excluded = listed(decisions.excluded(report.decision), _EXCLUDED)
+    excluded = listed(
+        decisions.excluded(report.decision, report.diagnoses[0].title if report.diagnoses else ""), _EXCLUDED
+    )
     return rich(paragraph(*(words(item, SENTENCE) for item in excluded))) if excluded else []
 
 

@@ -32,15 +32,15 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
     "<job>": "the job's ID",
     "<lock file>": "each file that `find` printed",
     "<log>": "the log of the rank",
-    "<master>": "the host of the rendezvous, MASTER_ADDR",
-    "<mount>": "where the file system is mounted",
-    "<name>": "the host name, MASTER_ADDR",
+    "<master>": "the host of the rendezvous (MASTER_ADDR)",
+    "<mount>": "the mount point of the file system",
+    "<name>": "the host name in MASTER_ADDR",
     "<node>": "the name of each node of the job in turn",
     "<package>": "the package that the message names",
     "<path>": "the path that the job uses",
-    "<pid>": "the process ID of the rank, which `ps -ef` on its node shows",
-    "<pod>": "the pod's name, which `kubectl get pods` shows",
-    "<port>": "the port of the rendezvous, MASTER_PORT",
+    "<pid>": "the process ID of the rank (`ps -ef` on its node)",
+    "<pod>": "the name of the pod (`kubectl get pods`)",
+    "<port>": "the port of the rendezvous (MASTER_PORT)",
     "<prefix>": "the path within the bucket",
     "<program>": "the program that could not be started",
     "<registry>": "the host of the image registry",
@@ -51,8 +51,8 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
 def with_hints(text: str, command: str | None) -> str:
     """Return a step's text, and what to put in for the placeholders that its command still has."""
     left = dict.fromkeys(_PLACEHOLDER.findall(command or ""))
-    told = [f"{place}, {WHAT_TO_PUT_IN[place]}" for place in left if place in WHAT_TO_PUT_IN]
-    return f"{text} In place of {'; of '.join(told)}." if told else text
+    told = [f"{place} with {WHAT_TO_PUT_IN[place]}" for place in left if place in WHAT_TO_PUT_IN]
+    return f"{text} Replace {', and '.join(told)}." if told else text
 
 
 def filled(command: str | None, suspects: Sequence[Suspect], job: str | None) -> str | None:

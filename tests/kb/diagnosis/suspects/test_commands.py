@@ -38,5 +38,5 @@ def test_what_to_put_in_is_said_for_what_stays():
     """Once each, and nothing for a command that is complete."""
     assert with_hints("Look.", "df -h /data") == with_hints("Look.", None) == "Look."
     assert with_hints("Look.", "file <file>; jq . <file>; ls <mount>") == (
-        "Look. In place of <file>, the file that the traceback leads to; of <mount>, where the file system is mounted."
+        "Look. Replace <file> with the file that the traceback leads to, and <mount> with the mount point of the file system."
     )
