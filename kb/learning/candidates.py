@@ -8,6 +8,7 @@ from typing import Any
 
 from kb.learning.cases import Candidate, Case
 from kb.learning.discriminating_patterns import MinedPattern, told_of
+from kb.learning.endings import FAILED, ends_after, spread_of
 from kb.learning.events import raised
 from kb.learning.negative_corpus import Background, line_at, near_misses
 from kb.learning.regex_generalisation import aligned
@@ -41,7 +42,7 @@ def unlike_remark(numbers: Sequence[int]) -> tuple[str, ...]:
     if not numbers:
         return ()
     return (
-        f"Closed as the same fault, but the rule finds nothing in {named(numbers)}: the close-out is wrong, or the fault has another signature.",
+        f"The rule finds nothing in {named(numbers)}, closed with the same class: another failure of that class, or the same one in other words.",
     )
 
 
@@ -78,6 +79,8 @@ def candidate_of(
     counter = {index for item in chosen.found for index in item.counter}
     tried = [item for item in background.others if item.fault is not None and item.fault not in besides]
     support = tuple(number for number in by_id if number in chosen.support)
+    own = [by_id[number] for number in support]
+    lines = {number: _lines(chosen, by_id[number]) for number in support}
     return Candidate(
         id=place.id,
         family=place.family,
@@ -91,14 +94,20 @@ def candidate_of(
         counter=tuple(sorted(background.others[index].id for index in counter)),
         tried=len(tried),
         alone=len(support) == 1,
-        lines={number: _lines(chosen, by_id[number]) for number in support},
+        lines=lines,
         near=near_misses([(item.search, item.words) for item in chosen.found], background, besides),
         notes=tuple(dict.fromkeys(case.note for case in cases if case.note and case.id in support)),
         actions=tuple(dict.fromkeys(case.action for case in cases if case.action and case.id in support)),
         remarks=tuple(_remarks(chosen, cases, support, place, other)),
-        questions=(*_doubts(chosen), *_questions([case for case in cases if case.id in support])),
+        questions=(*_doubts(chosen), *_questions(own)),
         events=_events(chosen),
         numbers=any(item.numbers for item in chosen.found),
+        said=chosen.found[0].said if chosen.found else "",
+        noted=sum(bool(case.note) for case in own),
+        acted=sum(bool(case.action) for case in own),
+        ended=sum(ends_after(case.texts, lines[case.id]) for case in own),
+        failed=sum((case.state or "").upper() in FAILED for case in own),
+        spread=spread_of(own),
     )
 
 
@@ -132,12 +141,18 @@ def _doubts(chosen: Chosen) -> Iterable[str]:
     event = chosen.found[0].event if chosen.found else None
     if event is not None and not (event.decisive or event.raised or event.told or event.harm >= ENOUGH_HARM):
         yield "Is this line the failure? It is what these incidents share and others lack, but no word of it says that something failed."
+    if event is not None and event.raised:
+        yield "Does the program catch this exception and go on? A traceback that it only logs matches, too; where iterations follow, it ranks lower."
 
 
 def _questions(cases: Sequence[Case]) -> Iterable[str]:
-    """What no close-out says."""
-    if not any(case.note for case in cases):
+    """What no close-out says, and what it says without a line that shows it."""
+    noted = sum(bool(case.note) for case in cases)
+    if not noted:
         yield "What caused it? The close-outs name the class only."
+    else:
+        own = f"{noted} of {len(cases)} incidents" if len(cases) > 1 else "the one incident"
+        yield f"Has this line other causes here? The one given is what people wrote in {own}; no line shows it."
     if not any(case.action for case in cases):
         yield "What should a person do? No close-out says what was done."
     if len(cases) == 1:

@@ -9,7 +9,7 @@ from typing import Any
 from kb.learning.rewordings import EventWords
 from kb.model import Role
 
-MINER = "4"  # raised whenever the same incidents give another rule
+MINER = "5"  # raised whenever the same incidents give another rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Case:
     the close-out says about the cause, and about what people did. `decisive`: the line of the first event that no known symptom
     explains. `texts`: source → the lines kept of it, secrets masked; none if the logs are gone. `names`: hosts, people, jobs and
     the like that must not appear in rules. `told`: lines that a comparison or a person pointed at. `usual`: the words of each event of
-    a good run of the job (kb.anomalies.core.severity_words.skeleton). `when`: seconds since the epoch.
+    a good run of the job (kb.anomalies.core.severity_words.skeleton). `when`: seconds since the epoch; `state`: of the job, as the scheduler
+    reports it.
     """
 
     id: int
@@ -50,6 +51,7 @@ class Case:
     family: str | None = None
     when: float | None = None
     gpu_hours: float | None = None
+    state: str | None = None
 
     @property
     def empty(self) -> bool:
@@ -65,7 +67,9 @@ class Candidate:
     nevertheless, out of `tried`. `lines`: incident → its deciding lines, by source. `near`: similar lines that it must not match.
     `notes`, `actions`: what people said about the cause, and did. `remarks`: what a reviewer should know; `questions`: what a reviewer
     should add, because no incident tells. Each is a sentence. `events`: incident → what its decisive line says, by which the rule is tested;
-    none for structures and conditions. `numbers`: the rule asks for numbers of the event.
+    none for structures and conditions. `numbers`: the rule asks for numbers of the event. `said`: what its line says, with holes for the
+    values that the rule captures. `noted`, `acted`: in how many of the incidents it supports people wrote of the cause, and of what they did;
+    `ended`, `failed`: after how many of their lines the program ended, and how many jobs failed. `spread`: how many jobs and days they are.
     """
 
     id: str
@@ -88,6 +92,12 @@ class Candidate:
     questions: tuple[str, ...] = ()
     events: Mapping[int, EventWords] = field(default_factory=dict)
     numbers: bool = False
+    said: str = ""
+    noted: int = 0
+    acted: int = 0
+    ended: int = 0
+    failed: int = 0
+    spread: str = ""
 
 
 @dataclass(frozen=True, slots=True)

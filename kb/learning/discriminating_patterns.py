@@ -17,6 +17,7 @@ from kb.learning.rewordings import EventWords, edge_of
 from kb.learning.tokenizer import WordWeights
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
+from kb.rulebase import levels
 from kb.rulebase.patterns import check
 
 TRIED = 32  # number of events examined
@@ -26,10 +27,6 @@ EDGES = 3  # incidents by whose event a pattern is tested
 MOST_TRIES = 6  # patterns that match no other text and are compared by their edge
 MOST_LINES = 200  # number of others in which a distinguishing word is looked for
 SELF_EVIDENT = 3.6  # weight of an exception's words that need no class name beside them: versions rename classes
-# how a line states a level at which programs report no failure of theirs
-HARMLESS_LEVEL = r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING)\b|\"(?:debug|info|notice|warn|warning)\"|\b(?:level|severity)=\"?(?:debug|info|notice|warn)|^[IW]\d{4} "
-# how a line states a level at which programs report a failure
-ERROR_LEVEL = r"\b(?:ERROR|CRITICAL|FATAL)\b|\"(?:error|critical|fatal)\"|\b(?:level|severity)=\"?(?:error|critical|fatal)|\b[EF]\d{4} \d\d:"
 BETWEEN = 120  # characters between an exception's class and the words of its message
 WIDE = 3  # number of sources in which a line of all ranks occurs
 # of errors of Python code itself those that count as such only without a message of their own
@@ -40,6 +37,8 @@ _ANY_TYPE = frozenset(
 _BARE_ERRNO = re.compile(r"\[Errno \d{1,4}\] [A-Za-z][A-Za-z /'-]{2,60}(?:: ?['\"/].*)?")
 _FUNCTION = re.compile(r"File \"[^\"\n]{1,400}\", line \d{1,9}, in ([A-Za-z_]\w{2,60})")
 _WORD = re.compile(r"[A-Za-z]{5,}")
+ALL_OF_THEM = r"\b(\d{1,9}) of \1\b"  # a share that says that nothing is missing
+_SHARED = re.compile(r"\[\\d\.\]\+\)? of (?:\(\?P<\w+>)?\[\\d\.\]\+")  # a regex that asks for a share
 _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
 
 
@@ -50,6 +49,7 @@ class MinedPattern:
     `counter`: texts of other faults in which it matches, by index, with the first line of each source; `when`: a condition over the
     names "line" and "beside" if the pattern alone does not discriminate, with `beside` the second pattern. `numbers`: it keeps
     numbers of the lines. `logged`: the values that find an exception where a program logs it as an error, without a traceback.
+    `said`: what its line says, with holes for captured values; empty if its regex is no part of a message.
     """
 
     event: CaseEvent
@@ -63,6 +63,7 @@ class MinedPattern:
     beside: MinedPattern | None = None
     numbers: bool = False
     logged: Mapping[str, Any] = field(default_factory=dict)
+    said: str = ""
 
 
 def plain_bug(event: CaseEvent, cases: Mapping[int, Case]) -> bool:
@@ -190,8 +191,12 @@ def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: W
 def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -> MinedPattern:
     if not types:
         values: dict[str, Any] = {"regex": regex.text}
-        if not _is_harmless(event):
-            values["not_line"] = HARMLESS_LEVEL
+        if not _has(event, levels.LOWER):
+            values["level"] = "error_if_stated"
+        if not _has(event, levels.RECOVERED):
+            values["recovered"] = False
+        if _SHARED.search(regex.text) and not _has(event, ALL_OF_THEM):
+            values["not_line"] = ALL_OF_THEM
         search = regex.text
     else:
         named = not set(types) & {"Exception", "Error"}
@@ -203,19 +208,25 @@ def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -
         number for number, lines in event.lines.items() if any(compiled(search).find(line.message) for line in lines)
     )
     told = regex.text if regex.weight >= SELF_EVIDENT else search
-    logged = {"regex": told, "confirm": ERROR_LEVEL} if types and usable(told) else {}
-    return MinedPattern(event, values, search, regex.words, support, score=score, logged=logged)
+    logged = _logged(event, told) if types and usable(told) else {}
+    return MinedPattern(event, values, search, regex.words, support, score=score, logged=logged, said=regex.said)
 
 
-def _is_harmless(event: CaseEvent) -> bool:
-    """Whether any of its lines is at a level below error. If none is, lines at such a level say something else."""
-    return any(compiled(HARMLESS_LEVEL).find(line.whole) for own in event.lines.values() for line in own)
+def _logged(event: CaseEvent, regex: str) -> dict[str, Any]:
+    """The values that find an exception where a program logs it as an error."""
+    over: dict[str, Any] = {} if _has(event, levels.RECOVERED) else {"recovered": False}
+    return {"regex": regex, "level": "error", **over}
+
+
+def _has(event: CaseEvent, regex: str) -> bool:
+    """Whether a regex matches any of an event's lines: what its own lines say cannot tell others apart."""
+    return any(compiled(regex).find(line.whole) for own in event.lines.values() for line in own)
 
 
 def _typed(event: CaseEvent, score: float, types: Sequence[str]) -> MinedPattern:
     values = {"exception": {"type": "|".join(types)}}
     classes = "|".join(types)
-    logged = {"regex": rf"\b(?:{classes})\b", "confirm": ERROR_LEVEL}
+    logged = _logged(event, rf"\b(?:{classes})\b")
     return MinedPattern(event, values, rf"\b(?:{classes})(?::|\s*$)", (), event.support, score=score, logged=logged)
 
 

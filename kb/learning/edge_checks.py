@@ -14,6 +14,7 @@ from kb.learning.messages import message_in, without_prefix
 from kb.learning.rewordings import Edge
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
+from kb.rulebase import levels
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,7 +46,8 @@ def _speaks(values: Sequence[Mapping[str, Any]], text: str) -> bool:
 def _matches(values: Mapping[str, Any], text: str) -> bool:
     if "exception" in values:
         return "Traceback" in text and any(_raises(values["exception"], line) for line in text.split("\n"))
-    regex, but, confirm = values.get("regex"), values.get("not_line"), values.get("confirm")
+    regex, confirm = values.get("regex"), levels.ERROR if values.get("level") == "error" else values.get("confirm")
+    but = levels.excluded(values.get("level"), values.get("recovered"), values.get("not_line"))
     if regex is None:
         return False
     return any(

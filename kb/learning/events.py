@@ -21,8 +21,9 @@ _RAISED = re.compile(
     r"|(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z]\w{2,60})(?:: (?P<message>.{1,500})|:?\s*$)"
 )
 # how any program ends that fails, whatever the cause
-_ENDING = re.compile(
-    r"(?i)^\W*(?:aborted|segmentation fault|bus error|illegal instruction|killed)?\W*(?:\(?core dumped\)?)?\W*$"
+ENDING = re.compile(
+    r"(?i)^\W*(?:(?:[\w.-]{1,40}: ){0,3}tasks? [\d,-]{1,40}: )?(?:aborted|segmentation fault|bus error|illegal instruction|killed|exited with exit code \d{1,3})?"
+    r"\W*(?:\(?core dumped\)?)?\W*$"
     r"|check failure stack trace|\bstack trace:?\W*$|^terminate called|^(?:fatal )?python error: aborted|^fatal python error|^\W*dumping core"
 )
 # lines that only say that an error follows: its words are on the next line, or in the details of a gRPC status
@@ -32,7 +33,7 @@ _ANNOUNCES = re.compile(
     r"|\bRPC that terminated with:\s*$|\bPy4JJavaError: An error occurred while calling \S{1,80}\s*$"
 )
 # lines that only say that the program stops, for the reason that it gave before
-_CLOSING = re.compile(
+CLOSING = re.compile(
     r"(?i)\b(?:shut(?:ting)? ?down|leaving|exit(?:s|ing|ed)?|giving up|bailing out|stopping|terminating|quitting|bye|going down|cannot continue|dying)\b"
 )
 _CLOSING_WORDS = 6
@@ -114,13 +115,10 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
             event.raised = read.raised
             event.harm = max(event.harm, harm(line.message, line.level), _ANNOUNCED_HARM if read.by is not None else 0)
             event.after = (
-                event.after
-                or read.announces
-                or is_consequence(line.message)
-                or _ENDING.search(line.message) is not None
+                event.after or read.announces or is_consequence(line.message) or ENDING.search(line.message) is not None
             )
             event.told = event.told or key in pointed or (read.by is not None and read.by in pointed)
-            if first in (key, read.by or key) and not read.announces and not _ENDING.search(line.message):
+            if first in (key, read.by or key) and not read.announces and not ENDING.search(line.message):
                 event.decisive.add(case.id)
     return tuple(_joined(found))
 
@@ -128,7 +126,7 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
 def _reason(kept: Sequence[_ReadLine], first: tuple[str, ...]) -> tuple[str, ...]:
     """The words of the event that came first: if they only say that the program stops, those of the error before."""
     place = next((index for index, read in enumerate(kept) if read.key == first), None)
-    if place is None or len(first) > _CLOSING_WORDS or not _CLOSING.search(kept[place].line.message):
+    if place is None or len(first) > _CLOSING_WORDS or not CLOSING.search(kept[place].line.message):
         return first
     own = kept[place].line
     for read in reversed(kept[max(0, place - _CLOSED_WITHIN) : place]):

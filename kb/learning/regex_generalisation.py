@@ -22,6 +22,8 @@ HARMLESS = 3  # words that a run must save if it does not indicate harm
 SHORT = 1.0  # weight that the words of a whole short message must have
 MOST_WORDS = 14
 LONGEST = 900  # characters of a regex
+MOST_VALUES = 3  # numbers of a line that the summary repeats
+COUNT = r"(?:[1-9][\d.]{0,18}|0\.\d{1,18})"  # of things: none of them is no failure
 ERRNO = "errno"  # the number behind it says what failed, as words do
 WILD = r".{0,120}"
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]+")
@@ -43,11 +45,15 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A regex and the words that each of its matches has. `weight`: how telling these are."""
+    """A regex and the words that each of its matches has. `weight`: how telling these are.
+
+    `said`: what a match says, as a sentence with a hole for each value that it captures, such as `{value_1|...}`.
+    """
 
     text: str
     words: tuple[str, ...]
     weight: float
+    said: str = ""
 
 
 def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece, ...]:
@@ -76,9 +82,9 @@ def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
     for what, start, stop, from_, to in matcher.get_opcodes():
         if what == "equal":
             for piece, token in zip(pieces[start:stop], other[from_:to], strict=True):
-                found.append(
-                    replace(piece, fixed=piece.fixed and piece.token is not None and piece.token.text == token.text)
-                )
+                same = piece.fixed and piece.token is not None and piece.token.text == token.text
+                zero = token.kind == "number" and not token.text.strip("0.")  # a number that may be zero stays one
+                found.append(Piece(token if zero else piece.token, fixed=same))
         elif not found or found[-1].token is not None:
             found.append(Piece(None))
     # two stretches become one, also with only a blank or a sign between them
@@ -200,12 +206,15 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
     """
     stop = _with_value(pieces, stop, numbers=numbers)
     parts: list[str] = []
+    said: list[str] = []
     names: set[str] = set()
     before = next((item.word for item in reversed(pieces[:start]) if item.word), "")
     for index, piece in enumerate(pieces[start : stop + 1], start):
         token = piece.token
+        told = "" if token is None else token.text
         if token is None:
             parts.append(WILD)
+            told = " ... "
         elif index == 0 and _PLAIN_WORD.fullmatch(token.text):
             parts.append(f"[{token.text[0].upper()}{token.text[0].lower()}]{token.text[1:]}")
         elif token.kind in ("word", "sign"):
@@ -215,12 +224,34 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
         elif token.kind == "number" and piece.fixed and (numbers or before.lower() == ERRNO):
             parts.append(rf"{escaped(token.text)}\b")
         else:
-            name = captured(token, before)
-            parts.append(f"(?P<{name}>{gap(token)})" if name is not None and name not in names else gap(token))
+            name = captured(token, before) or _value(names, token)
+            named = name is not None and name not in names
+            what = COUNT if _counts(pieces, index) else gap(token)
+            parts.append(f"(?P<{name}>{what})" if named else what)
+            told = f"{{{name}|...}}" if named else "..."
             names |= {name} if name is not None else set()
+        said.append(told)
         before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
     words = tuple(item.word for item in pieces[start : stop + 1] if item.word)
-    return Regex("".join(parts), words, sum(weights.of(word) for word in words))
+    return Regex("".join(parts), words, sum(weights.of(word) for word in words), " ".join("".join(said).split()))
+
+
+def _value(names: Collection[str], token: Token) -> str | None:
+    """A name for a number that has none; None for anything else, and for more than a reader needs."""
+    number = sum(name.startswith("value_") for name in names) + 1
+    return f"value_{number}" if token.kind == "number" and number <= MOST_VALUES else None
+
+
+def _counts(pieces: Sequence[Piece], index: int) -> bool:
+    """Whether a number counts what the next word names, as in "12 requests dropped", and is zero in no incident seen."""
+    token = pieces[index].token
+    if token is None or token.kind != "number" or not token.text.strip("0."):
+        return False
+    behind = [piece.token for piece in pieces[index + 1 : index + 3]]
+    if len(behind) < 2 or behind[0] is None or behind[0].kind != "space" or behind[1] is None or behind[1].kind != "word":
+        return False
+    ahead = next((piece.token for piece in reversed(pieces[:index]) if piece.token is None or piece.token.kind != "space"), None)
+    return ahead is None or ahead.kind != "word" or ahead.text.lower() in LEADING
 
 
 def _with_value(pieces: Sequence[Piece], stop: int, *, numbers: bool) -> int:

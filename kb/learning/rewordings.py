@@ -38,6 +38,11 @@ _OPPOSITES = {
     "exceeded": "kept", "exhausted": "available", "broken": "fine", "dead": "alive", "not found": "found", "no longer": "again", "violated": "kept",
     "out of order": "in order", "unexpected": "expected", "stuck": "running", "unavailable": "available", "diverged": "agree", "error": "ok",
 }  # fmt: skip
+_SHARE = re.compile(r"(?<![\w.])(\d{1,9}) of (\d{1,9})(?![\w.])")
+# a number of things, as in ", 12 requests dropped": no id behind its kind, and no share
+_COUNTED = re.compile(
+    r"(?:(?<=^)|(?<=[,;:(] )|(?<=\band )|(?<=\bwith )|(?<=\bafter )|(?<=\bhas )|(?<=\bhad ))[1-9]\d{0,8}(?= (?!of\b|is\b|was\b|has\b)[a-z]{3,})"
+)
 _BAD = re.compile(rf"(?i)\b(?:{'|'.join(sorted(map(re.escape, _OPPOSITES), key=len, reverse=True))})\b")
 
 
@@ -186,6 +191,35 @@ def _near(message: str) -> Iterator[Rewording]:
         yield Rewording(twin.kind, f"2026-03-11 10:31:12,104 {level} {twin.text}")
         if twin.kind == "success":
             yield twin
+    if len(_WORD.findall(message)) > 2:
+        yield from _harmless(message)
+
+
+def _harmless(message: str) -> Iterator[Rewording]:
+    """The same words at a level below error, as programs write levels, and at error level with what the program did about it."""
+    quoted = message.replace("\\", "\\\\").replace('"', '\\"')
+    yield Rewording("a level in brackets", f"[2026-03-11 10:31:12] [info] {message}")
+    yield Rewording("a level before a colon", f"worker: debug: {message}")
+    yield Rewording("a level as a field", f'time="2026-03-11T10:31:12Z" level=info msg="{quoted}"')
+    yield Rewording("a level in JSON", json.dumps({"lvl": "warn", "ts": 1773225072.1, "msg": message}))
+    yield Rewording("a retry at error level", f"2026-03-11 10:31:12,104 ERROR worker: {message}; will retry (1 of 3)")
+    yield Rewording("a recovery at error level", f"2026-03-11 10:31:12,104 ERROR worker: recovered from: {message}")
+    yield Rewording(
+        "a fallback at error level", f"2026-03-11 10:31:12,104 ERROR worker: {message}, falling back to the last one"
+    )
+    yield from _healthy_values(message)
+
+
+def _healthy_values(message: str) -> Iterator[Rewording]:
+    """The same words with values that say that nothing is wrong: all of them, none of them."""
+    equal = _SHARE.sub(lambda hit: f"{hit[2]} of {hit[2]}", message)
+    if equal != message:
+        yield Rewording("all of them", f"2026-03-11 10:31:12,104 INFO worker: {equal}")
+        yield Rewording("all of them, without a level", equal)
+    none = _COUNTED.sub("0", message)
+    if none != message:
+        yield Rewording("none of them", f"2026-03-11 10:31:12,104 INFO worker: {none}")
+        yield Rewording("none of them, without a level", none)
 
 
 def _twins(message: str) -> Iterator[Rewording]:

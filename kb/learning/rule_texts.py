@@ -140,6 +140,11 @@ def _cut(text: str) -> str:
     return head[: ends[-1]] if ends and ends[-1] > LONGEST_TITLE // 2 else head.rpartition(" ")[0].rstrip(" ,;:-(")
 
 
+def sentences(text: str) -> tuple[str, ...]:
+    """The sentences and clauses of a person's text."""
+    return tuple(part.strip() for part in _SPLIT.split(text) if part.strip())
+
+
 def steps_of(
     actions: Iterable[str], known: Collection[str], words: Collection[str] = ()
 ) -> tuple[tuple[Step, ...], tuple[str, ...]]:
@@ -150,7 +155,7 @@ def steps_of(
     found: dict[str, Step] = {}
     other: list[str] = []
     for text in actions:
-        for part in (own for sentence in _SPLIT.split(text) for own in _OF_JOB.split(sentence)):
+        for part in (own for sentence in sentences(text) for own in _OF_JOB.split(sentence)):
             told = imperative(part, words)
             if told:
                 found.setdefault(told.lower(), Step(_action(told, known), told))

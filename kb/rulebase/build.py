@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kb.rulebase import levels
 from kb.rulebase.rule import (
     Condition,
     Deprecation,
@@ -96,8 +97,8 @@ def pattern(name: str, model: PatternFile, params: Mapping[str, float]) -> Patte
         literal=model.literal,
         regex=model.regex,
         ignore_case=model.ignore_case,
-        confirm=model.confirm,
-        not_line=model.not_line,
+        confirm=levels.ERROR if model.level == "error" else model.confirm,
+        not_line=levels.excluded(model.level, model.recovered, model.not_line),
         exception=ExceptionTest(**model.exception.model_dump()) if model.exception else None,
         structure=StructureTest(**model.structure.model_dump()) if model.structure else None,
         detect=DetectorTest(model.detect.name, _resolved(model.detect.params, params)) if model.detect else None,

@@ -30,6 +30,9 @@ _SETTING = re.compile(
 _NUMBERED = re.compile(
     r"(thread|worker|reader|writer|shard|part|stage|step|batch|block|queue|layer|group|epoch)[-_]?\d{1,6}"
 )
+_HOST = re.compile(
+    r"(?:node|host|nid|compute|dgx|hgx|cn|gpu|srv|rack|login)[a-z]{0,10}[-_]?\d{1,8}.*|.{1,60}\.[a-z]{2,12}"
+)
 _PARTS = re.compile(r"[A-Za-z]+")
 _LIBRARY = re.compile(r"(?:site-packages|dist-packages)/((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60})")
 _SUFFIX = re.compile(
@@ -108,6 +111,7 @@ class Anonymiser:
     known: frozenset[str]
     names: frozenset[str] = frozenset()
     _stand_ins: dict[str, str] = field(default_factory=dict)
+    _ids: dict[str, int] = field(default_factory=dict)
 
     def line(self, line: str, keep: Collection[str] = (), name: str = NAME) -> str:
         """Return a line without anything that must not leave the site.
@@ -173,9 +177,8 @@ class Anonymiser:
         if token.form == "path":
             return _path(text)
         if token.form == "quoted":
-            return (
-                f"{text[0]}{''.join(self._piece(item, (), name) for item in tokens(text[1:-1], self.names))}{text[-1]}"
-            )
+            inner = "".join(self._quoted(item, name) for item in tokens(text[1:-1], self.names))
+            return f"{text[0]}{inner}{text[-1]}"
         if token.form == "ip":
             tail = re.search(r"[:<]\d{1,5}>?$", text)
             return f"{self._stand_in('ip', text[: tail.start()] if tail else text)}{tail[0] if tail else ''}"
@@ -183,9 +186,22 @@ class Anonymiser:
             return self._name(token, keep, name)
         if token.form in ("pci", "time", "unit"):
             return text
-        return {"url": "https://example.com/path", "email": "user@example.com"}.get(token.form) or re.sub(
-            r"[0-9A-Fa-f]", "0", text
-        )
+        return {"url": "https://example.com/path", "email": "user@example.com"}.get(token.form) or self._id(text)
+
+    def _id(self, text: str) -> str:
+        """Return an id of the same form. Equal ids stay equal and different ones different, as an error may be just that."""
+        number = self._ids.setdefault(text.lower(), len(self._ids))
+        begin = "0x" if text.lower().startswith("0x") else ""
+        zeros = re.sub(r"[0-9A-Fa-f]", "0", text[len(begin) :])
+        mark = f"{number:x}a"
+        return f"{begin}{zeros[: -len(mark)]}{mark}" if zeros.endswith("0" * (len(mark) + 1)) else f"{begin}{zeros}"
+
+    def _quoted(self, token: Token, name: str) -> str:
+        """Return a piece of what stands in quotes: a name there is that of a thread or a thing, and no host, unless it is known as one."""
+        host = token.text.lower() in self.names or _HOST.fullmatch(token.text) is not None
+        if token.kind == "varying" and token.form in ("name", "maybe_name") and not host:
+            return NAME if name == NAME else SOMEBODY
+        return self._piece(token, (), name)
 
     def _name(self, token: Token, keep: Collection[str], name: str) -> str:
         """Return a placeholder for a name, or the word if it may be none: one of the event or of the language."""

@@ -122,6 +122,7 @@ def case_of(record: IncidentRecord, said: Sequence[Annotation], observed: tuple[
         family=incident.job_name,
         when=incident.created_at.timestamp(),
         gpu_hours=incident.gpu_hours_lost,
+        state=report.job.state if report is not None else None,
     )
 
 

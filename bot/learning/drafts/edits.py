@@ -11,12 +11,12 @@ import yaml
 
 from bot.learning.drafts.store import DraftEdits
 from kb.errors import Fault, RuleError
-from kb.learning.discriminating_patterns import ERROR_LEVEL, HARMLESS_LEVEL
 from kb.rulebase.rulebook import load
 
 VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
 BY_HAND = "silent/by-hand.log"  # test lines added by a person
 _KEY = re.compile(r"([a-z_]+):")
+_OF_A_LINE = frozenset({"regex", "not_line", "confirm", "level", "recovered"})
 _FIELDS: Mapping[str, str] = {
     "title": "title",
     "fault": "other_fault",
@@ -73,7 +73,7 @@ def regexes_of(rule: Mapping[str, Any]) -> tuple[str, ...] | None:
         return None
     if not all(
         isinstance(item, dict)
-        and {"regex"} <= set(item) <= {"regex", "not_line", "confirm"}
+        and {"regex"} <= set(item) <= _OF_A_LINE
         and isinstance(item["regex"], str)
         for item in match.values()
     ):
@@ -106,13 +106,17 @@ def _pattern(values: Any, before: str) -> list[str]:
         ]
         told = ", ".join(f"{words}  {regex}" for words, regex in parts if regex is not None)
         return [f"{before}a Python exception {told}".rstrip()]
-    if not isinstance(values, dict) or "regex" not in values or not set(values) <= {"regex", "not_line", "confirm"}:
+    if not isinstance(values, dict) or "regex" not in values or not set(values) <= _OF_A_LINE:
         return [before.strip(), *yaml.safe_dump(values, sort_keys=False, width=100).strip().split("\n")]
-    level = " at error level" if values.get("confirm") == ERROR_LEVEL else ""
-    calm = ", unless its level is below error" if values.get("not_line") == HARMLESS_LEVEL else ""
-    found = [f"{before}a line{level} that matches  {values['regex']}{calm}"]
-    found += [f"  and matches  {values['confirm']}"] if "confirm" in values and not level else []
-    return found + ([f"  and does not match  {values['not_line']}"] if "not_line" in values and not calm else [])
+    level = " at error level" if values.get("level") == "error" else ""
+    calm = [
+        *(["it states a level below error"] if values.get("level") == "error_if_stated" else []),
+        *(["it says that the program recovered"] if values.get("recovered") is False else []),
+    ]
+    unless = f", unless {' or '.join(calm)}" if calm else ""
+    found = [f"{before}a line{level} that matches  {values['regex']}{unless}"]
+    found += [f"  and matches  {values['confirm']}"] if "confirm" in values else []
+    return found + ([f"  and does not match  {values['not_line']}"] if "not_line" in values else [])
 
 
 def _function(frame: str | None) -> str | None:

@@ -7,29 +7,29 @@ folder is tested before it is returned: tests that the rule fails are removed or
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
-from bot.learning.drafts.anonymise import Anonymiser, english, words_of
+from bot.learning.drafts.anonymise import Anonymiser, words_of
 from bot.learning.drafts.edge_logs import EdgeLogs, edge_logs_of
+from bot.learning.drafts.neighbours import Example, Neighbours, neighbours_of
 from bot.learning.drafts.rule_logs import RuleTester, frame_of, kept_words, match_logs, silent_logs
+from bot.learning.drafts.statements import Statements, cause_of, impact, statements, steps, told
 from bot.rulebase.loader import Knowledge
 from bot.runtime.redaction import redact_bytes
 from kb.errors import Fault
 from kb.learning.cases import MINER, Candidate
-from kb.learning.rule_texts import steps_of
 from kb.learning.tokenizer import tokens
 from kb.rulebase.lint import lint
 from kb.rulebase.rule import Rulebook
 from kb.rulebase.rulebook import Loaded
 
-MOST_STEPS = 5
-SAID = 600  # characters of texts by people
 _WORD = re.compile(r"[A-Za-z]{3,40}")
+_HOLE = re.compile(r"\{\w+\|\.\.\.\}")
+REFERENCE = "a resolved incident that it was learned from"
 _NAMES = re.compile(r"\(\?P<(\w+)>")
 _SEVERITY = {
     "hardware": "critical",
@@ -46,7 +46,7 @@ class DraftFolder:
     """The files of a learned rule, by path below the rules folder, and what a person still has to add.
 
     `said`: what people said when they closed the incidents, without anything that must not leave the site. `edge`: the result
-    on rewordings of the event. `evidence`: the deciding lines, anonymised.
+    on rewordings of the event. `evidence`: the deciding lines, anonymised. `neighbours`: the result on the nearest failures of other rules.
     """
 
     candidate: Candidate
@@ -55,6 +55,14 @@ class DraftFolder:
     said: str = ""
     edge: EdgeLogs = field(default_factory=EdgeLogs)
     evidence: tuple[str, ...] = ()
+    neighbours: Neighbours = field(default_factory=Neighbours)
+
+    @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """Rows for a table: how independent the incidents are, the edge of the event, and the nearest other failures."""
+        spread = self.candidate.spread
+        own = (("Incidents that it was learned from", f"{len(self.candidate.support)}: {spread}"),) if spread else ()
+        return (*own, *self.edge.figures, *self.neighbours.figures)
 
     @property
     def folder(self) -> str:
@@ -70,6 +78,7 @@ def draft(
     *,
     names: Iterable[str] = (),
     link: Callable[[int], str] | None = None,
+    examples: Sequence[Example] = (),
 ) -> DraftFolder:
     """Return the folder of a candidate.
 
@@ -80,11 +89,12 @@ def draft(
         base: the vocabulary files of the rules folder (faults.yaml, actions.yaml, VERSION).
         names: hosts and people that must not appear in any file.
         link: where people read an incident; without it references say `incident:<number>`.
+        examples: lines of the test logs of all rules, the nearest of which become tests.
     """
     book = knowledge.rulebook
     cleaner = Anonymiser(words_of(book), frozenset(name.lower() for name in names))
     keep = kept_words(candidate.match)
-    people = _statements(candidate, book, cleaner, keep | _shared_words(candidate, cleaner.names))
+    people = statements(candidate, book, cleaner, keep | _shared_words(candidate, cleaner.names))
     values = _values(candidate, book, people, link or (lambda number: f"incident:{number}"))
     text, leak = _hidden(dumped(values))
     judge = RuleTester(candidate, text, base)
@@ -95,18 +105,23 @@ def draft(
     )
     match |= edge.match
     silent |= edge.silent
+    said_so = [event.message for event in candidate.events.values()]
+    neighbours = neighbours_of(said_so, examples, judge.speaks, besides=candidate.fault)
+    silent |= neighbours.logs
     root = f"{candidate.family}/{candidate.id}"
     files = {"rule.yaml": text.encode(), **match, **silent}
     missing = [*leak, *(str(fault) for fault in _lint(candidate, judge.loaded, [*match, *silent]))]
-    said = _said(people)
+    said = told(people)
     whole = {f"{root}/{name}": data for name, data in files.items()}
-    return DraftFolder(candidate, whole, tuple(missing), said, edge, _evidence(candidate, cleaner, keep))
+    evidence = _evidence(candidate, cleaner, keep)
+    return DraftFolder(candidate, whole, tuple(missing), said, edge, evidence, neighbours)
 
 
-def _said(people: _Statements) -> str:
-    """The cause, and apart from it what was done: a reviewer must not take one for the other."""
-    done = " ".join(step["text"] for step in people.steps)
-    return " ".join(part for part in (people.cause, f"What was done: {done}" if done else "") if part)
+def rule_text(candidate: Candidate, book: Rulebook) -> str:
+    """Return a candidate as rule.yaml, with nothing that people said: enough to try its patterns."""
+    return dumped(
+        _values(candidate, book, Statements(many=len(candidate.support)), lambda number: f"incident:{number}")
+    )
 
 
 def _evidence(candidate: Candidate, cleaner: Anonymiser, keep: frozenset[str]) -> tuple[str, ...]:
@@ -132,28 +147,9 @@ def _hidden(text: str) -> tuple[str, list[str]]:
 # -- rule.yaml -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Statements:
-    """What people said, without anything that must not leave the site: about the cause, and the steps that they took."""
-
-    cause: str = ""
-    steps: tuple[dict[str, str], ...] = ()
-
-
-def _statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: frozenset[str]) -> _Statements:
-    steps, more = steps_of([cleaner.words(item, keep) for item in candidate.actions], book.actions, english())
-    notes = [said for item in candidate.notes if (said := cleaner.words(item, keep))]
-    causes = dict.fromkeys((*notes, *more))
-    cause = " ".join(f"{said[:1].upper()}{said[1:]}{'' if said[-1] in '.!?' else '.'}" for said in causes)
-    return _Statements(
-        cause[:SAID].strip(), tuple({"action": step.action, "text": step.text[:SAID]} for step in steps[:MOST_STEPS])
-    )
-
-
-def _values(candidate: Candidate, book: Rulebook, people: _Statements, link: Callable[[int], str]) -> dict[str, Any]:
+def _values(candidate: Candidate, book: Rulebook, people: Statements, link: Callable[[int], str]) -> dict[str, Any]:
     fault = book.faults[candidate.fault]
     many = len(candidate.support)
-    runs = f"The {many} runs that it was learned from" if many > 1 else "The run that it was learned from"
     values: dict[str, Any] = {
         "format": 1,
         "id": candidate.id,
@@ -163,14 +159,14 @@ def _values(candidate: Candidate, book: Rulebook, people: _Statements, link: Cal
         "status": "draft",
         "severity": _SEVERITY[fault.domain],
         "summary": _summary(candidate),
-        "cause": people.cause or f"Not known yet: the close-outs name the class {candidate.fault} and no cause.",
-        "impact": f"{runs} continued, but degraded." if fault.outlives else f"{runs} failed.",
+        "cause": cause_of(candidate, people),
+        "impact": impact(candidate, fault),
         "match": {name: _plain(item) for name, item in candidate.match.items()},
     }
     if candidate.when is not None:
         values["when"] = candidate.when
-    values["remediation"] = people.steps or _usual_step(candidate, book)
-    values["references"] = [{"url": link(number), "shows": "what it was closed as"} for number in candidate.support[:5]]
+    values["remediation"] = steps(candidate, people, book)
+    values["references"] = [{"url": link(number), "shows": REFERENCE} for number in candidate.support[:5]]
     if candidate.remarks:
         values["known_problems"] = [remark[:400] for remark in candidate.remarks]
     values["provenance"] = "learned"
@@ -190,18 +186,22 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _summary(candidate: Candidate) -> str:
+    """What the line says, with its values; the title if no single line decides."""
+    sentence = _sentence(candidate.said)
+    if sentence:
+        return f"{sentence}[? (rank {{rank}})][? on {{node}}]."
     named = sorted({name for name in _NAMES.findall(str(candidate.match)) if name not in ("rank", "node", "step")})[:2]
     clauses = "".join(f"[?, {name} {{{name}}}]" for name in named)
     return f"{candidate.title}[? (rank {{rank}})][? on {{node}}]{clauses}."
 
 
-def _usual_step(candidate: Candidate, book: Rulebook) -> list[dict[str, str]]:
-    """The first step that most rules for the fault advise, for a rule whose incidents name none."""
-    counts = Counter(
-        rule.remediation[0].action for rule in book.rules if rule.fault == candidate.fault and rule.remediation
-    )
-    action = min(counts, key=lambda count: (-counts[count], count)) if counts else "look_at_logs"
-    return [{"action": action, "text": f"{book.actions[action].title}."}]
+def _sentence(said: str) -> str:
+    """What a line says as the text of a rule; empty if its marks could be taken for those of a text, or it captures nothing."""
+    bare = _HOLE.sub("", said)
+    if not _HOLE.search(said) or re.search(r"[{}\[\]<>`|]", bare) or "{rank|" in said or "{node|" in said:
+        return ""
+    plain = said.strip(" .,;:!-")
+    return f"{plain[:1].upper()}{plain[1:]}"
 
 
 def _shared_words(candidate: Candidate, names: frozenset[str]) -> frozenset[str]:

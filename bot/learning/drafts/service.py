@@ -20,6 +20,8 @@ from bot.config.settings import Config
 from bot.forges.base import PlanRefused
 from bot.learning.drafts.cases import DraftCases, gathered
 from bot.learning.drafts.edits import edited, looks_for, regexes_of, rule_path
+from bot.learning.drafts.held_out import held_out
+from bot.learning.drafts.neighbours import Example, examples_of
 from bot.learning.drafts.rule_folder import draft
 from bot.learning.drafts.store import Draft, DraftContent, DraftEdits, DraftRequest, draft_of, made_within
 from bot.learning.proposals.pull_request import replayed
@@ -68,6 +70,10 @@ class DraftService:
         return clean_logs(self.base.known, self.folder or default_folder(), folders)
 
     @cached_property
+    def _examples(self) -> tuple[Example, ...]:
+        return examples_of(self.folder or default_folder(), self.base.known.rulebook.rules)
+
+    @cached_property
     def _matcher(self) -> Matcher:
         return engine()(self.base.known.plan.patterns)
 
@@ -107,7 +113,9 @@ class DraftService:
 
     def _drafted(self, found: DraftCases, candidate: Candidate) -> DraftContent:
         texts = {case.id: case.texts for case in found.cases}
-        made = draft(candidate, texts, self.base.known, self.base.files, names=found.names)
+        known, files = self.base.known, self.base.files
+        made = draft(candidate, texts, known, files, names=found.names, examples=self._examples)
+        others = held_out(candidate, found.cases, found.background, known, files)
         rule = _rule(made.files)
         missing = tuple(f"To be added by a person: {item}" for item in made.missing)
         regexes = regexes_of(rule)
@@ -125,8 +133,8 @@ class DraftService:
             notes=(*candidate.remarks, *missing),
             incidents=candidate.support,
             why=made.said,
-            questions=(*candidate.questions, *made.edge.questions),
-            edge=made.edge.figures,
+            questions=(*candidate.questions, *others.questions, *made.edge.questions, *made.neighbours.questions),
+            edge=(*others.figures, *made.figures),
         )
 
     def replayed(self, content: DraftContent, tenant: str, edits: DraftEdits | None = None) -> DraftContent:

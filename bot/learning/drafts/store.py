@@ -56,7 +56,7 @@ class DraftContent(msgspec.Struct, frozen=True):
     `files`: by path below the rules folder. `edits`: the current values of the parts that a person may change. `looks_for`: what
     the rule looks for, in words. `lines`, `figures`, `hurts`, `notes`, `patterns`, `incidents`: see
     bot.learning.proposals.store.ProposedRule. `key`: the fingerprint of its patterns. `reasons`: why there is no draft; then
-    all other fields are empty. `questions`: what a reviewer should add. `edge`: figures on rewordings of the event.
+    all other fields are empty. `questions`: what a reviewer should add. `edge`: figures on the incidents left out, rewordings of the event and other failures.
     """
 
     rule: str = ""

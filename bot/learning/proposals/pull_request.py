@@ -13,6 +13,7 @@ from bot.learning.proposals.store import Proposal
 from bot.learning.replay.backtest import Backtest
 
 _FEW = 8
+CHEAP = "no dearer than the rules of the base"
 
 
 def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], bool]:
@@ -33,7 +34,7 @@ def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str
             ", ".join(f"{name} {count}" for name, count in backtest.shadowed.items()) or "none",
         ),
         ("Logs of successful runs that it matches", f"{len(backtest.clean_hits)} of {backtest.clean}"),
-        ("Cost", "; ".join((backtest.cost.words, *backtest.dear))),
+        ("Cost", "; ".join((backtest.cost.words, *(backtest.dear or (CHEAP,))))),
     ]
     if backtest.unjudged:
         figures.insert(2, ("Not evaluated (too many)", str(backtest.unjudged)))

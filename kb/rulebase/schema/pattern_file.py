@@ -110,7 +110,22 @@ class PatternFile(StrictModel):
     ignore_case: bool = Field(default=False, description="Ignore case.")
     confirm: Regex | None = Field(None, description="A full Python regex that the line must also match.")
     not_line: Regex | None = Field(None, description="A regex that the line must not match.")
+    level: Literal["error", "error_if_stated"] | None = Field(
+        None,
+        description="The level of the line: error (it states error or worse), error_if_stated (or it states no level).",
+    )
+    recovered: Literal[False] | None = Field(
+        None, description="With false, the line must not say that the program overcame it: a retry, a fallback, a skip."
+    )
     where: WhereFile | None = Field(None, description="Where the pattern applies.")
+
+    @model_validator(mode="after")
+    def _level_of_a_line(self) -> PatternFile:
+        if (self.level is not None or self.recovered is not None) and self.literal is None and self.regex is None:
+            raise ValueError("level and recovered require literal or regex")
+        if self.level == "error" and self.confirm is not None:
+            raise ValueError("level: error and confirm exclude each other: both say what the line must also match")
+        return self
 
     @model_validator(mode="after")
     def _exactly_one(self) -> PatternFile:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from kb.learning.cases import Candidate, Refusal
-from kb.learning.discriminating_patterns import ERROR_LEVEL, HARMLESS_LEVEL
 from kb.learning.miner import mine
 from kb.learning.negative_corpus import background, negative_text
 from kb.rulebase.rule import Name, Pattern, Rule
@@ -34,7 +33,11 @@ def refused(cases, held_against=None):
 def test_what_incidents_share_and_others_lack_becomes_the_pattern():
     """The pattern is the line without its numbers, named after its words; the incidents that support it are listed."""
     candidate = found(leases(1, 2, 3))
-    line = {"regex": "[Ll]ease of volume [\\d.]+ was refused by its owner at epoch", "not_line": HARMLESS_LEVEL}
+    line = {
+        "regex": "[Ll]ease of volume (?P<value_1>[\\d.]+) was refused by its owner at epoch",
+        "level": "error_if_stated",
+        "recovered": False,
+    }
     assert candidate.match == {"line": line}
     assert (candidate.id, candidate.family, candidate.title) == (
         "lease-volume-owner-epoch",
@@ -55,10 +58,10 @@ def test_what_incidents_share_and_others_lack_becomes_the_pattern():
 def test_an_exception_is_looked_for_as_one():
     """By the constant part of its message if that tells enough, also where a program logs it; else with its class."""
     candidate = found([case(item, GONE.format(rank=item, volume=item * 3)) for item in (1, 2, 3)])
-    message = "[Vv]olume [\\d.]+ is gone from mount table"
+    message = "[Vv]olume (?P<value_1>[\\d.]+) is gone from mount table"
     assert candidate.match == {
         "line": {"exception": {"message": message}},
-        "logged": {"regex": message, "confirm": ERROR_LEVEL},
+        "logged": {"regex": message, "level": "error", "recovered": False},
     }
     short = "[rank{}]: quota.VolumeGoneError: unmounted volume {}\n"
     alone = found([case(item, short.format(item, item * 3)) for item in (1, 2, 3)])
@@ -228,7 +231,7 @@ def test_one_that_was_closed_alike_and_looks_otherwise_is_named():
     candidate = found([*leases(1, 2), case(5, OTHER)])
     assert (candidate.support, candidate.asked) == ((1, 2), (1, 2, 5))
     assert candidate.remarks == (
-        "Closed as the same fault, but the rule finds nothing in incident 5: the close-out is wrong, or the fault has another signature.",
+        "The rule finds nothing in incident 5, closed with the same class: another failure of that class, or the same one in other words.",
     )
 
 
@@ -405,8 +408,26 @@ def test_lines_at_error_level_do_not_speak_on_lines_below_it():
     """The same words at level INFO report something else."""
     text = "2026-03-11 10:31:12,104 ERROR depot: lease of part {} was revoked by owner\n"
     values = found([case(item, text.format(item)) for item in (1, 2, 3)]).match["line"]
-    assert re.search(values["not_line"], "2026-03-11 10:31:12 INFO depot: lease of part 4 was revoked by owner")
-    assert not re.search(values["not_line"], text.format(4))
+    assert (values["level"], values["recovered"]) == ("error_if_stated", False)
+
+
+def test_lines_that_say_so_themselves_are_not_kept_from_it():
+    """Of a failure that is logged as a warning, and of one whose line speaks of its retries, the rule does not ask otherwise."""
+    text = "2026-03-11 10:31:12,104 WARNING depot: lease of part {} was revoked by owner, attempt 3 of 3\n"
+    values = found([case(item, text.format(item)) for item in (1, 2, 3)]).match["line"]
+    assert not {"level", "recovered"} & set(values)
+
+
+def test_none_of_them_is_no_failure():
+    """A number that counts what the next word names is zero in no incident, so a line with zero says something else."""
+    text = "2026-03-11 10:31:12,104 ERROR depot quiesced, {} requests dropped by the owner\n"
+    candidate = found([case(item, text.format(item * 7)) for item in (1, 2, 3)])
+    regex = candidate.match["line"]["regex"]
+    assert re.search(regex, "depot quiesced, 12 requests dropped by the owner")
+    assert not re.search(regex, "depot quiesced, 0 requests dropped by the owner")
+    assert "{value_1|...} requests dropped" in candidate.said
+    zero = found([case(item, text.format(item - 1)) for item in (1, 2, 3)]).match["line"]["regex"]
+    assert re.search(zero, "depot quiesced, 0 requests dropped by the owner")
 
 
 def test_what_nobody_said_is_asked():
@@ -416,4 +437,6 @@ def test_what_nobody_said_is_asked():
         "What should a person do? No close-out says what was done.",
     )
     told = [replace(item, note="the owner had moved", action="restarted the owner") for item in leases(1, 2)]
-    assert found(told).questions == ()
+    assert found(told).questions == (
+        "Has this line other causes here? The one given is what people wrote in 2 of 2 incidents; no line shows it.",
+    )

@@ -51,7 +51,7 @@ def test_an_error_number_is_kept():
     """It says what failed, as words do; other numbers vary."""
     messages = [f"[Errno 61] No data available in block {number} of the layout" for number in (3, 12)]
     last = list(regexes(aligned(messages), FEW))[-1]
-    assert last.text == r"Errno 61\b\] No data available in block [\d.]+ of the layout"
+    assert last.text == r"Errno 61\b\] No data available in block (?P<value_1>[\d.]+) of the layout"
 
 
 def test_words_that_all_texts_have_tell_nothing():

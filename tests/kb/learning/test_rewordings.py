@@ -74,7 +74,8 @@ def test_an_exception_is_reworded_with_its_traceback():
     [
         (LOST, {"regex": r"lease [\d.]+ lost", "not_line": HARMLESS}, 0, 1),  # a capital first
         (LOST, {"regex": r"[Ll]ease [\d.]+ lost", "not_line": HARMLESS}, 0, 0),
-        (EventWords("the lease 3 lost"), {"regex": r"lease [\d.]+ lost"}, 1, 0),  # the retry with the same words
+        (EventWords("the lease 3 lost"), {"regex": r"lease [\d.]+ lost"}, 8, 0),  # retries and lower levels with the same words
+        (EventWords("the lease 3 lost"), {"regex": r"lease [\d.]+ lost", "level": "error_if_stated", "recovered": False}, 0, 0),
         (LOST, {"regex": r"lease 3 lost", "not_line": HARMLESS}, 0, 13),
         (RAISED, {"exception": {"type": "LeaseError", "message": "lost"}}, 0, 5),  # renamed, and without a traceback
     ],

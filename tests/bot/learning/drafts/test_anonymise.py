@@ -29,3 +29,18 @@ def test_a_class_keeps_the_words_that_the_rule_looks_for(known):
     cleaner = Anonymiser(words_of(known.rulebook))
     assert cleaner.line("SnapshotQwzrtpledException: gone", ["qwzrtpled"]) == "SnapshotQwzrtpledException: gone"
     assert cleaner.line("SnapshotQwzrtpledException: gone") == "name: gone"
+
+
+def test_different_ids_stay_different(known):
+    """An error may be just that two ids are not the same."""
+    cleaner = Anonymiser(words_of(known.rulebook))
+    first = cleaner.line("plan 3fa9c1d2 expects 77b0e4aa")
+    assert first.split()[1] != first.split()[3]
+    assert cleaner.line("plan 77b0e4aa").split()[1] == first.split()[3]
+    assert "3fa9" not in first
+
+
+def test_a_thread_is_no_host(known):
+    """What stands in quotes is a thing of the program, unless it is known as a host."""
+    cleaner = Anonymiser(words_of(known.rulebook), frozenset({"gpu-b07"}))
+    assert cleaner.line("thread 'decode-3x' failed on 'gpu-b07'") == "thread 'name' failed on 'node-a'"

@@ -8,7 +8,6 @@ import yaml
 from bot.learning.drafts.edits import BY_HAND, edited, looks_for, regexes_of, wrong
 from bot.learning.drafts.store import DraftEdits
 from bot.rulebase.loader import default_folder
-from kb.learning.discriminating_patterns import ERROR_LEVEL, HARMLESS_LEVEL
 
 RULE = {
     "format": 1,
@@ -108,14 +107,14 @@ def test_what_is_more_than_lines_is_not_edited_as_lines():
     ("rule", "lines"),
     [
         (
-            {"match": {"line": {"regex": "lease lost", "not_line": HARMLESS_LEVEL}}},
-            ("a line that matches  lease lost, unless its level is below error",),
+            {"match": {"line": {"regex": "lease lost", "level": "error_if_stated", "recovered": False}}},
+            ("a line that matches  lease lost, unless it states a level below error or it says that the program recovered",),
         ),
         (
             {
                 "match": {
                     "line": {"exception": {"type": "OSError", "message": "lost", "frame": r"\bin read_map$"}},
-                    "logged": {"regex": "lost", "confirm": ERROR_LEVEL},
+                    "logged": {"regex": "lost", "level": "error"},
                 }
             },
             (

@@ -1,0 +1,43 @@
+"""What a line says of its level, and of a failure that the program overcame: what `level` and `recovered` of a pattern test.
+
+Levels are read as programs write them: a word in capitals before all others in capitals, a word in
+brackets or before a colon, a field of a record (`level=info`, `"levelname": "WARNING"`, Python's and pino's numbers), syslog's `<6>`, glog's `I0311 10:31`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# what stands before a level: anything but words in capitals, which are a level themselves, or words of the message
+_BEFORE: Final = r"^(?:[^A-Z\n]|[A-Z][^A-Z\n]|UTC|GMT|NCCL|RCCL){0,80}?"
+_MARK: Final = r"(?:^|[\d\[(<|:\])>]) ?(?i:"  # of a level in small letters, before it
+_FIELD: Final = r"(?i:\b(?:level|severity|levelname|log_level|loglevel|lvl)\\?[\"']? ?[=:] ?\\?[\"']?"
+# levels at which programs report no failure of theirs
+LOWER: Final = (
+    _BEFORE + r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING)\b"
+    r"|" + _BEFORE + _MARK + r"trace|debug[1-5]?|info|notice|warn|warning) ?[\])>|:]"
+    r"|" + _FIELD + r"(?:trace|debug|info|notice|warn|[123]0\b))"
+    r"|^(?:\[[^\]\n]{1,20}\]:? ?)?(?:\[?[IWD]\d{3,4} \d\d:|<[4-7]>)"
+)
+ERROR: Final = (
+    r"\b(?:ERROR|ERR|SEVERE|CRITICAL|FATAL|PANIC)\b|"
+    + _BEFORE
+    + _MARK
+    + r"error|severe|critical|fatal|panic) ?[\])>|:]"
+    r"|" + _FIELD + r"(?:error|severe|critical|fatal|panic|[45]0\b))"
+    r"|\b[EF]\d{3,4} \d\d:|^<[0-3]>"
+)
+RECOVERED: Final = (
+    r"(?i:\b(?:retry(?:ing)?|retries left|attempt \d{1,4} (?:of|/) ?\d|recovered|recovering|fall(?:s|ing)? ?back|fell back"
+    r"|fallback|skipp(?:ed|ing)|ignor(?:ed|ing)|continuing|rebuilding|recompiling|reconnecting|instead)\b)"
+)
+
+
+def excluded(level: str | None, recovered: bool | None, not_line: str | None) -> str | None:
+    """Return the regex of what a pattern's line must not match: its own, that of lower levels, that of recoveries."""
+    parts = (
+        LOWER if level == "error_if_stated" else None,
+        RECOVERED if recovered is False else None,
+        f"(?:{not_line})" if not_line is not None and (level or recovered is False) else not_line,
+    )
+    return "|".join(part for part in parts if part is not None) or None
