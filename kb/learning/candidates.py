@@ -9,7 +9,7 @@ from typing import Any
 from kb.learning.cases import Candidate, Case
 from kb.learning.discriminating_patterns import MinedPattern, told_of
 from kb.learning.endings import FAILED, ends_after, spread_of
-from kb.learning.events import raised
+from kb.learning.events import CaseEvent, raised
 from kb.learning.negative_corpus import Background, line_at, near_misses
 from kb.learning.regex_generalisation import aligned
 from kb.learning.rewordings import EventWords
@@ -20,6 +20,8 @@ from kb.regex.pattern import compiled
 from kb.rulebase.rule import Rule, Rulebook
 
 ENOUGH_HARM = 0.35  # of a line that is more than a beginning; a single incident needs one
+MOST_ALONE = 2  # incidents from which on a line before the deciding one is no accident
+CLOSE = 2  # lines
 SHOWN = 3  # incidents that a reason names
 
 
@@ -96,18 +98,42 @@ def candidate_of(
         alone=len(support) == 1,
         lines=lines,
         near=near_misses([(item.search, item.words) for item in chosen.found], background, besides),
-        notes=tuple(dict.fromkeys(case.note for case in cases if case.note and case.id in support)),
-        actions=tuple(dict.fromkeys(case.action for case in cases if case.action and case.id in support)),
+        notes=tuple(case.note for case in own if case.note),
+        actions=tuple(case.action for case in own if case.action),
         remarks=tuple(_remarks(chosen, cases, support, place, other)),
         questions=(*_doubts(chosen), *_questions(own)),
         events=_events(chosen),
         numbers=any(item.numbers for item in chosen.found),
         said=chosen.found[0].said if chosen.found else "",
-        noted=sum(bool(case.note) for case in own),
-        acted=sum(bool(case.action) for case in own),
         ended=sum(ends_after(case.texts, lines[case.id]) for case in own),
         failed=sum((case.state or "").upper() in FAILED for case in own),
         spread=spread_of(own),
+    )
+
+
+def line_before(chosen: Chosen, events: Sequence[CaseEvent], background: Background) -> str:
+    """The line that stands right before the deciding one in all incidents and in no good run; empty if there is none.
+
+    Not every failure says so in words: a reviewer sees which of the two is the first.
+    """
+    main = chosen.found[0].event if chosen.found else None
+    if main is None or len(main.support) < MOST_ALONE:
+        return ""
+    for event in events:
+        near = event is not main and event.support >= main.support and not event.after
+        if near and all(_stands_before(event, main, number) for number in main.support):
+            known = any(other.healthy and other.words.issuperset(event.key) for other in background.others)
+            if not known:
+                return event.lines[min(main.support)][0].message
+    return ""
+
+
+def _stands_before(event: CaseEvent, main: CaseEvent, number: int) -> bool:
+    own = [(line.source, line.number) for line in main.lines[number]]
+    return any(
+        source == line.source and 0 < place - line.number <= CLOSE
+        for line in event.lines[number]
+        for source, place in own
     )
 
 

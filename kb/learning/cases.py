@@ -65,11 +65,12 @@ class Candidate:
 
     `support`: the incidents that it finds, `asked` those that it should find, `counter` those of other faults in which it fires
     nevertheless, out of `tried`. `lines`: incident → its deciding lines, by source. `near`: similar lines that it must not match.
-    `notes`, `actions`: what people said about the cause, and did. `remarks`: what a reviewer should know; `questions`: what a reviewer
+    `notes`, `actions`: what people said about the cause, and did, of each incident where they said anything. `remarks`: what a reviewer should know; `questions`: what a reviewer
     should add, because no incident tells. Each is a sentence. `events`: incident → what its decisive line says, by which the rule is tested;
     none for structures and conditions. `numbers`: the rule asks for numbers of the event. `said`: what its line says, with holes for the
-    values that the rule captures. `noted`, `acted`: in how many of the incidents it supports people wrote of the cause, and of what they did;
-    `ended`, `failed`: after how many of their lines the program ended, and how many jobs failed. `spread`: how many jobs and days they are.
+    values that the rule captures.
+    `ended`, `failed`: after how many of their lines the program ended, and how many jobs failed. `spread`: how many jobs and days they are. `before`: the line before the deciding one, if all
+    incidents have it and no good run does.
     """
 
     id: str
@@ -93,11 +94,10 @@ class Candidate:
     events: Mapping[int, EventWords] = field(default_factory=dict)
     numbers: bool = False
     said: str = ""
-    noted: int = 0
-    acted: int = 0
     ended: int = 0
     failed: int = 0
     spread: str = ""
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

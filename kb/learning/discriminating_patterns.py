@@ -38,7 +38,7 @@ _BARE_ERRNO = re.compile(r"\[Errno \d{1,4}\] [A-Za-z][A-Za-z /'-]{2,60}(?:: ?['\
 _FUNCTION = re.compile(r"File \"[^\"\n]{1,400}\", line \d{1,9}, in ([A-Za-z_]\w{2,60})")
 _WORD = re.compile(r"[A-Za-z]{5,}")
 ALL_OF_THEM = r"\b(\d{1,9}) of \1\b"  # a share that says that nothing is missing
-_SHARED = re.compile(r"\[\\d\.\]\+\)? of (?:\(\?P<\w+>)?\[\\d\.\]\+")  # a regex that asks for a share
+_SHARED = re.compile(r"[+)] of (?:\(\?P<\w+>)?(?:\[\\d|\(\?:\[1-9\])")  # a regex that asks for a share
 _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
 
 

@@ -17,7 +17,7 @@ MOST_LINES = 400  # behind the deciding one
 DAY = 86_400.0
 _EXITS = re.compile(
     r"(?i)\bexit(?:ed|ing|s)? (?:with )?(?:exit )?(?:code|status)\b|\bexit code:? ?[1-9]|\bcore dumped\b|\b(?:ChildFailedError|FAILED)\b"
-    r"|\bterminated by signal\b|\b(?:received|got) signal \d|\bjob .{0,60}\b(?:failed|cancelled)\b|\bstopped\W*$"
+    r"|\bMPI_ABORT\b|\bterminated by signal\b|\b(?:received|got) signal \d|\bjob .{0,60}\b(?:failed|cancelled)\b|\bstopped\W*$"
 )
 
 

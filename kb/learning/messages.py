@@ -21,6 +21,7 @@ _FIELDS = re.compile(
     r"(?:\s+[a-z][\w.]{0,40}=(?:\"[^\"\n]{0,200}\"|[^\s\"]{1,200})){2,20}$"
 )  # behind a message, as Go's loggers write them
 _PROGRAM = re.compile(r"([a-z][a-z0-9_.-]{2,40}): (?=(?:\S+ ){2}\S)")
+_SHELL_LINE = re.compile(r"line \d{1,6}: (?=(?:\S+ ){2}\S)")
 # the level behind a program's name, also as the single letter of kernel modules
 _LEVEL_BEHIND = re.compile(rf"(?:(?i:{_LEVEL})|[EWIFC]): (?=\S+ \S)")
 _STATUS = re.compile(r"rpc error: code = \w{1,40} desc = (?=(?:\S+ ){2})")  # of gRPC: what follows is the message
@@ -36,7 +37,7 @@ _CHECKED = re.compile(
     r"Check failed: (?:[^ ]{1,120}(?: (?:==|!=|<|>|<=|>=) [^ ]{1,120})?)(?: \([^)\n]{1,120}\))? (?=(?:\S+ ){2})"
 )
 _AFTER_LEVEL = re.compile(
-    r"(?P<logger>[a-z_][\w-]{1,40}(?:\.[\w<>-]{1,60}){0,8}(?::\s+|\s+-\s+|\s*\|\s*)|[a-z_][\w-]{1,40}(?:\.[\w<>-]{1,60}){1,8}\s+)"
+    r"(?P<logger>[a-z_][\w-]{1,40}(?:(?:\.|::)[\w<>-]{1,60}){0,8}(?::\s+|\s+-\s+|\s*\|\s*)|[a-z_][\w-]{1,40}(?:\.[\w<>-]{1,60}){1,8}\s+)"
 )
 _FIELD = re.compile(
     r"\"(?:msg|message|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})\"|(?<= )(?:msg|message)=\"((?:[^\"\\\n]|\\.){1,900})\""
@@ -81,10 +82,12 @@ def without_prefix(text: str) -> str:
         leveled = hit.lastgroup in ("level", "time") or (leveled and hit.lastgroup == "group")
         rest = rest[hit.end() :]
     spoken = _PROGRAM.match(rest)
-    if spoken is not None and not is_bad(spoken[1]):
-        rest = rest[spoken.end() :]
-        behind = _LEVEL_BEHIND.match(rest)
-        rest = rest[behind.end() if behind is not None else 0 :]
+    named = spoken is not None and not is_bad(spoken[1])
+    rest = rest[spoken.end() if spoken is not None and named else 0 :]
+    placed = _SHELL_LINE.match(rest)
+    rest = rest[placed.end() if placed is not None else 0 :]
+    behind = _LEVEL_BEHIND.match(rest) if named or placed is not None else None
+    rest = rest[behind.end() if behind is not None else 0 :]
     status = _STATUS.search(rest)
     rest = rest[status.end() if status is not None else 0 :]
     thrown = _WHAT.match(rest) or _THROWN.match(rest)

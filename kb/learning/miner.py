@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from kb.learning.candidates import ENOUGH_HARM, SHOWN, Chosen, candidate_of, unlike_remark
+from kb.learning.candidates import ENOUGH_HARM, SHOWN, Chosen, candidate_of, line_before, unlike_remark
 from kb.learning.cases import Candidate, Case, Refusal
 from kb.learning.discriminating_patterns import (
     TRIED,
@@ -88,7 +88,8 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
                 f"Rule {other.id}, which names {other.fault}, looks for the same line: either the close-out is wrong, or that rule is too broad.",
             ),
         )
-    return candidate_of(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
+    found = candidate_of(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
+    return replace(found, before=line_before(chosen, events, background))
 
 
 def _without(

@@ -224,11 +224,11 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
         elif token.kind == "number" and piece.fixed and (numbers or before.lower() == ERRNO):
             parts.append(rf"{escaped(token.text)}\b")
         else:
-            name = captured(token, before) or _value(names, token)
+            name = captured(token, before) or _value(names, token, glued=index > start and bool(pieces[index - 1].word))
             named = name is not None and name not in names
             what = COUNT if _counts(pieces, index) else gap(token)
             parts.append(f"(?P<{name}>{what})" if named else what)
-            told = f"{{{name}|...}}" if named else "..."
+            told = f"{{{name}|...}}" if named else token.text if token.form == "unit" and piece.fixed else "..."
             names |= {name} if name is not None else set()
         said.append(told)
         before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
@@ -236,10 +236,14 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
     return Regex("".join(parts), words, sum(weights.of(word) for word in words), " ".join("".join(said).split()))
 
 
-def _value(names: Collection[str], token: Token) -> str | None:
-    """A name for a number that has none; None for anything else, and for more than a reader needs."""
+def _value(names: Collection[str], token: Token, *, glued: bool) -> str | None:
+    """A name for a number or an id that has none; None for anything else, and for more than a reader needs.
+
+    `glued`: it is a part of the word before it, as in "sha256".
+    """
     number = sum(name.startswith("value_") for name in names) + 1
-    return f"value_{number}" if token.kind == "number" and number <= MOST_VALUES else None
+    told = token.kind == "number" or token.form in ("hex", "name", "maybe_name")
+    return f"value_{number}" if told and not glued and number <= MOST_VALUES else None
 
 
 def _counts(pieces: Sequence[Piece], index: int) -> bool:
@@ -248,9 +252,17 @@ def _counts(pieces: Sequence[Piece], index: int) -> bool:
     if token is None or token.kind != "number" or not token.text.strip("0."):
         return False
     behind = [piece.token for piece in pieces[index + 1 : index + 3]]
-    if len(behind) < 2 or behind[0] is None or behind[0].kind != "space" or behind[1] is None or behind[1].kind != "word":
+    if (
+        len(behind) < 2
+        or behind[0] is None
+        or behind[0].kind != "space"
+        or behind[1] is None
+        or behind[1].kind != "word"
+    ):
         return False
-    ahead = next((piece.token for piece in reversed(pieces[:index]) if piece.token is None or piece.token.kind != "space"), None)
+    ahead = next(
+        (piece.token for piece in reversed(pieces[:index]) if piece.token is None or piece.token.kind != "space"), None
+    )
     return ahead is None or ahead.kind != "word" or ahead.text.lower() in LEADING
 
 

@@ -15,6 +15,7 @@ from kb.anomalies.core.severity_words import is_bad
 from kb.learning.tokenizer import LEADING
 
 MOST_WORDS = 6  # of the part of a message that names the component
+MOST_NAMED = 2  # words of it where neither a colon nor a word ends it
 COLUMNS = 80
 WRAPPED = f"wrapped at {COLUMNS} columns"
 _NUMBER = re.compile(r"(?<![\w.])(?<![Ee]rrno )\d{1,9}(?![\w.])")
@@ -247,7 +248,10 @@ def _component(message: str) -> str:
         if is_bad(hit[0]) or _BAD.fullmatch(hit[0]) or (hit.start() and _HAPPENS.fullmatch(hit[0])):
             place = hit.start()
             break
-    words = message[:place].split()[:MOST_WORDS]
+    named = message[:place]
+    if ", " in named:  # the clause that names it says nothing that this knows as wrong
+        named = named[: named.index(": ")] if ": " in named else " ".join(named.split()[:MOST_NAMED])
+    words = named.split()[:MOST_WORDS]
     while words and words[-1].strip(" ,;:-(").lower() in LEADING:
         words.pop()
     return " ".join(words).strip(" ,;:-(") if len(words) > 1 else ""

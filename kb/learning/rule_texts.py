@@ -17,6 +17,7 @@ _UNNAMED = re.compile(
     r"(?<![\w-]of)(?<=\w) \.\.\.(?= [A-Za-z(]|[:,;])(?<!\b(?:to|by|at|on|in|is) \.\.\.)(?<!\b(?:for) \.\.\.)(?<!\b(?:from|with) \.\.\.)"
     r"|(?<=[a-z]{3}) N(?= (?:on|for|at|is|was|were|has|had|in|from|by|belongs|cannot|could) )(?<!\b(?:for) N)(?<!\b(?:from|with|than) N)"
 )
+_TAKES = re.compile(r"\b(?:uses|expects|wants|has|got|is|was|needs|reads|says|found|runs|loaded|sent|gave)$")
 _ERRNO = re.compile(r"^Errno (\w{1,5}) ([A-Za-z][\w /'-]{2,60})$")
 _NUMBER_WORDS = {
     "number": "N",
@@ -60,7 +61,7 @@ _HAPPENED = frozenset(
 _SECOND = re.compile(r"(\band|\bthen|,) ([\w-]+)")
 # a step about the job behind one about its surroundings, which has an action of its own
 _OF_JOB = re.compile(
-    r",? (?:and|then|and then) (?=(?:re(?:started|submitted|queued|launched|ran|run)|resumed)\b(?! (?:it|them|the|its|all|both)\b(?! (?:job|run|training))))",
+    r"(?:,? (?:and|then|and then)|,) (?=(?:re(?:started|submitted|queued|launched|ran|run)|resumed)\b(?! (?:it|them|the|its|all|both)\b(?! (?:job|run|training))))",
     re.IGNORECASE,
 )
 _PREFIXES = ("re", "un", "de", "over", "pre")
@@ -73,6 +74,7 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\bfirmware\b|\bflash\b", "hardware_ticket"),
     (r"\breseat\b|\b(?:cable|transceiver|optic)s?\b", "network_ticket"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
+    (r"\breplac\w*\b.*\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|power supply|drive|cpu|memory)s?\b", "hardware_ticket"),
     (r"\bdrain\b.*\b(?:node|host|machine)", "exclude_node_cluster"),
     (r"\breset\w*\b.*\bgpus?\b", "reset_gpu"),
     (r"\b(?:ticket|vendor|rma|support)\b", "hardware_ticket"),
@@ -87,7 +89,7 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:config\w*|setting|flag|option|parameter|batch size|timeout)s?\b", "change_config"),
     (r"^\W*(?:un)?set\b.*(?:=|\bto\b|\bback\b)", "change_config"),
     (r"\b(?:patch|bug|code|commit|revert)\w*\b", "fix_code"),
-    (r"\b(?:checkpoint|resum\w+)\b", "restart_from_checkpoint"),
+    (r"\b(?:restart|rerun|continu|go)\w*\b.*\bcheckpoint|\bresum\w+\b", "restart_from_checkpoint"),
     (r"\b(?:resubmit|requeu|relaunch)\w*|\b(?:restart|rerun)\w*\b.*\b(?:job|run|training)\b|^\W*restart (?:with|under|using|without)\b", "resubmit"),
     (r"\bwait\w*\b", "wait"),
     (r"\b(?:switch|cable|fabric|network)\b", "network_ticket"),
@@ -119,12 +121,15 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
         elif token.kind == "varying":
             parts.append(_NUMBER_WORDS.get(token.form, "..."))
         elif token.kind == "number":
-            parts.append(token.text if piece.fixed and parts[-2:] == ["Errno", " "] else "N")
+            glued = bool(parts) and parts[-1][-1:].isalpha()  # as in "sha256"
+            parts.append(token.text if piece.fixed and (glued or parts[-2:] == ["Errno", " "]) else "N")
         else:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
     text = _UNNAMED.sub("", " ".join("".join(parts).split())).replace(" :", ":").strip(" .,;:!-…'\"")
     text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
     text = text.replace(" on ... ", " on a node ")
+    if told and told[-1].token is not None and told[-1].token.kind == "varying" and _TAKES.search(text):
+        text += " ..."  # an object that differs
     text = _ERRNO.sub(r"\2 (errno \1)", re.sub(r"[{}\[\]<>`]", "", text))
     if not re.search(r"[A-Za-z]{3}", text):
         return exception

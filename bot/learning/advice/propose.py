@@ -10,7 +10,7 @@ import msgspec
 
 from bot.learning.advice.advise import RuleAdvice
 from bot.learning.advice.test_logs import SingleRuleScan
-from bot.learning.drafts.service import lines_of
+from bot.learning.drafts.service import lines_of, silent_lines
 from bot.learning.proposals.pull_request import replayed
 from bot.learning.proposals.store import Proposal, ProposedRule
 from bot.learning.replay.backtest import Backtest
@@ -39,7 +39,7 @@ def proposed_of(advice: RuleAdvice, tried: Trial, told: Backtest, *, tenant: str
         why=advice.reasons[0],
         patterns=advice.patterns,
         lines=tuple(lines_of(files, "/match/")),
-        silent=tuple(lines_of(files, "/silent/")),
+        silent=silent_lines(files),
         figures=figures,
         notes=(*advice.reasons[1:], *(f"The backtest advises against it: {harm}" for harm in hurts)),
         passed=passed,

@@ -31,8 +31,9 @@ _NUMBERED = re.compile(
     r"(thread|worker|reader|writer|shard|part|stage|step|batch|block|queue|layer|group|epoch)[-_]?\d{1,6}"
 )
 _HOST = re.compile(
-    r"(?:node|host|nid|compute|dgx|hgx|cn|gpu|srv|rack|login)[a-z]{0,10}[-_]?\d{1,8}.*|.{1,60}\.[a-z]{2,12}"
+    r"(?:node|host|nid|compute|dgx|hgx|cn|gpu|srv|rack|login)[a-z]{0,10}[-_]?[a-z]{0,3}\d{1,8}.*|.{1,60}\.[a-z]{2,12}"
 )
+_BEGINS = {"ip": "192.0.2.", "host": "node-", "name": "name-"}
 _PARTS = re.compile(r"[A-Za-z]+")
 _LIBRARY = re.compile(r"(?:site-packages|dist-packages)/((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60})")
 _SUFFIX = re.compile(
@@ -64,7 +65,7 @@ _TRADE = frozenset(
     reshard resubmit resubmitted resync resynced retokenised retokenized retried retries rollout runtime serialized
     sharded sharding shards sidecar sidecars signed softirq stalled subnet subprocess symlink sync synced sysadmin systemd throttled
     timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain transceiver transceivers ts ttl unmount
-    unmounted unset upstream venv vlan wandb watchdog whitelist whitelisted workflow yaml
+    inode inodes lifecycle uplink uplinks neighbour neighbours unmounted unset upstream venv vlan wandb watchdog whitelist whitelisted workflow yaml
     """.split()  # noqa: SIM905 - a list would take a page
 )
 # A list of a language has few of its compounds. The word before or behind such a part must be one of the list, and no short one,
@@ -155,7 +156,7 @@ class Anonymiser:
         if token.kind == "word":
             return self._word(token.text, keep, name)
         if token.kind == "number":
-            return token.text if len(token.text) <= 6 or "." in token.text else "123456"
+            return token.text if len(token.text) <= 6 or "." in token.text else _rounded(token.text)
         if token.kind == "space":
             return token.text if token.text.isspace() else " "
         if token.kind == "sign":
@@ -198,8 +199,7 @@ class Anonymiser:
 
     def _quoted(self, token: Token, name: str) -> str:
         """Return a piece of what stands in quotes: a name there is that of a thread or a thing, and no host, unless it is known as one."""
-        host = token.text.lower() in self.names or _HOST.fullmatch(token.text) is not None
-        if token.kind == "varying" and token.form in ("name", "maybe_name") and not host:
+        if token.kind == "varying" and token.form in ("name", "maybe_name") and not self._is_host(token.text):
             return NAME if name == NAME else SOMEBODY
         return self._piece(token, (), name)
 
@@ -212,15 +212,25 @@ class Anonymiser:
         common = text in keep or (text.islower() and is_word(text))
         if word and common and token.form == "maybe_name" and text.lower() not in self.names:
             return text
-        return SOMEBODY if name == SOMEBODY and word else self._stand_in("name", text)
+        if name == SOMEBODY and word:
+            return SOMEBODY
+        return self._stand_in("host" if self._is_host(text) else "name", text)
+
+    def _is_host(self, text: str) -> bool:
+        return text.lower() in self.names or _HOST.fullmatch(text) is not None
 
     def _stand_in(self, form: str, text: str) -> str:
-        """Return a placeholder for a host: node-a, node-b, …, or an address reserved for documentation."""
-        known = self._stand_ins
+        """Return a placeholder: node-a, node-b, … for hosts, name-a, … for other names, or an address reserved for documentation."""
+        known, begin = self._stand_ins, _BEGINS[form]
         if text not in known:
-            number = sum(word.startswith("192.0.2.") == (form == "ip") for word in known.values())
-            known[text] = f"192.0.2.{number % 250 + 1}" if form == "ip" else f"node-{_letters(number)}"
+            number = sum(word.startswith(begin) for word in known.values())
+            known[text] = f"{begin}{number % 250 + 1}" if form == "ip" else f"{begin}{_letters(number)}"
         return known[text]
+
+
+def _rounded(digits: str) -> str:
+    """A long number without what could identify something: of the same length, so that comparisons with others still hold."""
+    return f"{digits[:3]}{'0' * (len(digits) - 3)}"
 
 
 def _letters(number: int) -> str:
@@ -252,7 +262,8 @@ def english() -> frozenset[str]:
 def is_word(text: str) -> bool:
     """Return whether a lower-case word is one of English, or a compound of one, such as "rollback" or "undrained"."""
     found = _COMPOUND.fullmatch(text)
-    return text in english() or (found is not None and next(filter(None, found.groups())) in english())
+    plural = len(text) > 4 and text.endswith("s") and text[:-1] in english()
+    return text in english() or plural or (found is not None and next(filter(None, found.groups())) in english())
 
 
 @lru_cache(4)

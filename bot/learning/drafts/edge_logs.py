@@ -14,6 +14,11 @@ from kb.learning.events import raised
 from kb.learning.precision import HitRate
 from kb.learning.rewordings import Edge, EventWords, Rewording, edge_of
 
+# kinds of near misses that differ least from the event: a reviewer reads them first
+HARD = frozenset(
+    {"a recovery at error level", "a retry at error level", "a fallback at error level", "all of them", "all of them, without a level",
+     "none of them", "none of them, without a level", "a level in brackets", "success"}
+)  # fmt: skip
 MOST_WRITTEN = 8  # forms of an event that become logs of the rule
 MOST_EVENTS = 8  # incidents whose events are reworded
 SHOWN = 160  # characters of a line in a question
@@ -168,7 +173,8 @@ def _match_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speak
 def _silent_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speaks) -> Iterator[tuple[str, bytes]]:
     """The near misses on which the rule is silent, in one log; of each kind that of the first incident, since others differ in numbers."""
     right = [item for own in reversed(tried) for item, silent in own if silent]
-    texts = dict.fromkeys({(item.kind, item.text.startswith("2026-")): item for item in right}.values())
+    each = {(item.kind, item.text.startswith("2026-")): item for item in right}.values()
+    texts = dict.fromkeys(sorted(each, key=lambda item: item.kind not in HARD))
     data = _data("\n".join(item.text for item in texts))
     if texts and not speaks({"healthy.log": data}):
         yield "silent/healthy.log", data

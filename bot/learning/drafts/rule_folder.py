@@ -46,7 +46,7 @@ class DraftFolder:
     """The files of a learned rule, by path below the rules folder, and what a person still has to add.
 
     `said`: what people said when they closed the incidents, without anything that must not leave the site. `edge`: the result
-    on rewordings of the event. `evidence`: the deciding lines, anonymised. `neighbours`: the result on the nearest failures of other rules.
+    on rewordings of the event. `evidence`: the deciding lines, anonymised. `neighbours`: the result on the nearest failures of other rules. `before`: see `Candidate`.
     """
 
     candidate: Candidate
@@ -56,6 +56,14 @@ class DraftFolder:
     edge: EdgeLogs = field(default_factory=EdgeLogs)
     evidence: tuple[str, ...] = ()
     neighbours: Neighbours = field(default_factory=Neighbours)
+    before: str = ""
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What a reviewer should decide, each a sentence."""
+        first = f"All incidents say {self.before!r} right before it: is that the failure, and this line what follows?"
+        own = self.candidate.questions
+        return (*own, *([first] if self.before else []), *self.edge.questions, *self.neighbours.questions)
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
@@ -114,7 +122,8 @@ def draft(
     said = told(people)
     whole = {f"{root}/{name}": data for name, data in files.items()}
     evidence = _evidence(candidate, cleaner, keep)
-    return DraftFolder(candidate, whole, tuple(missing), said, edge, evidence, neighbours)
+    before = cleaner.line(candidate.before, keep)
+    return DraftFolder(candidate, whole, tuple(missing), said, edge, evidence, neighbours, before)
 
 
 def rule_text(candidate: Candidate, book: Rulebook) -> str:

@@ -17,12 +17,12 @@ from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.learning.cases import Candidate
 from kb.learning.events import raised
-from kb.learning.regex_generalisation import aligned
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.rulebook import load
 from kb.scanning.plan_builder import plan
 
 MOST_LOGS = 4
+_WORD = re.compile(r"[A-Za-z_]+(?:\d+_?[A-Za-z_]+)*")
 AROUND = 2  # context lines on each side
 
 
@@ -35,7 +35,7 @@ def kept_words(match: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
             for first in (r"\2", r"\1"):
                 cased = re.sub(r"\[([A-Z])([a-z])\]", first, text or "")
                 plain = re.sub(r"\(\?P<\w+>|\\[a-zA-Z]|\[[^\]]*\]|\{[\d,]*\}", " ", cased).replace("\\", "")
-                found |= {piece.word for piece in aligned([plain]) if piece.word}
+                found |= set(_WORD.findall(plain))
     return frozenset(found)
 
 

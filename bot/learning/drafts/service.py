@@ -133,7 +133,7 @@ class DraftService:
             notes=(*candidate.remarks, *missing),
             incidents=candidate.support,
             why=made.said,
-            questions=(*candidate.questions, *others.questions, *made.edge.questions, *made.neighbours.questions),
+            questions=(*made.questions, *others.questions),
             edge=(*others.figures, *made.figures),
         )
 
@@ -184,7 +184,7 @@ class DraftService:
             why=content.why,
             patterns=content.patterns,
             lines=content.lines,
-            silent=tuple(lines_of(content.files, "/silent/")),
+            silent=silent_lines(content.files),
             figures=content.figures,
             questions=content.questions,
             notes=(*content.notes, *(f"The backtest advises against it: {harm}" for harm in content.hurts)),
@@ -287,6 +287,12 @@ def _words(rule: Mapping[str, Any]) -> str:
     """Return a rule's patterns as they are written in its file."""
     meant = {name: rule[name] for name in ("match", "when", "not_when") if name in rule}
     return yaml.safe_dump(meant, sort_keys=False, width=100).strip()
+
+
+def silent_lines(files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return some lines on which a rule is silent: first of real logs, one of other failures and one near miss each, then those made by rule."""
+    real = [lines_of(files, part)[:1] for part in ("/silent/neighbour-", "/silent/near-")]
+    return tuple(dict.fromkeys([*(line for lines in real for line in lines), *lines_of(files, "/silent/")]))[:SHOWN]
 
 
 def lines_of(files: Mapping[str, bytes], part: str) -> list[str]:

@@ -6,50 +6,96 @@ that cause, and each further step says how often it was taken.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.learning.drafts.anonymise import Anonymiser, english
 from kb.learning.cases import Candidate
 from kb.learning.rule_texts import imperative, sentences, steps_of
+from kb.learning.tokenizer import PLAIN
 from kb.rulebase.rule import FaultClass, Rulebook
 
 MOST_STEPS = 5
 LONGEST = 600  # characters of texts by people
+SAME = 0.66  # share of the words of the shorter of two sentences that say the same
+_WORD = re.compile(r"[A-Za-z0-9-]{2,}")
 MOST_CHECKED = 200  # characters of a cause that the first step repeats
 # domain of a class → what one looks at first
 _LOOKS = {"hardware": "run_check", "network": "check_link"}
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """A step that people took in `count` of the incidents: an action of rules/actions.yaml, and advice in their words."""
+
+    action: str
+    text: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Statements:
     """What people said, without anything that must not leave the site: about the cause, and the steps that they took.
 
-    `noted`, `acted`: in how many of the `many` incidents people wrote of the cause, and of what they did.
+    `noted`: in how many of the `many` incidents people wrote of the cause.
     """
 
     cause: str = ""
-    steps: tuple[dict[str, str], ...] = ()
+    steps: tuple[Told, ...] = ()
     noted: int = 0
-    acted: int = 0
     many: int = 1
 
 
 def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: frozenset[str]) -> Statements:
     """What people said of the incidents of a candidate. Where nobody filled in what was done, a note may tell it."""
     notes = [said for item in candidate.notes if (said := cleaner.words(item, keep))]
-    actions = [cleaner.words(item, keep) for item in candidate.actions]
-    acted = candidate.acted
-    if not any(actions):
-        done = [part for note in notes for part in sentences(note) if imperative(part, english())]
-        notes = ["; ".join(part for part in sentences(note) if part not in done) for note in notes]
-        actions, acted = done, candidate.noted if done else 0
-    steps, more = steps_of(actions, book.actions, english())
-    causes = dict.fromkeys(text for text in (*notes, *more) if text)
+    actions = [said for item in candidate.actions if (said := cleaner.words(item, keep))]
+    if not actions:
+        done = [[part for part in sentences(note) if imperative(part, english())] for note in notes]
+        notes = [
+            "; ".join(part for part in sentences(note) if part not in own)
+            for note, own in zip(notes, done, strict=True)
+        ]
+        actions = ["; ".join(own) for own in done if own]
+    each = [steps_of([action], book.actions, english()) for action in actions]
+    more = [text for _, other in each for text in other]
+    causes = [text for text, _ in _merged([[text] for text in (*notes, *more) if text])]
     cause = " ".join(f"{said[:1].upper()}{said[1:]}{'' if said[-1] in '.!?' else '.'}" for said in causes)
-    told = tuple({"action": step.action, "text": step.text[:LONGEST]} for step in steps[:MOST_STEPS])
-    noted = max(candidate.noted, 1) if cause else 0
-    return Statements(cause[:LONGEST].strip(), told, noted, acted, len(candidate.support))
+    actions_of = {step.text: step.action for own, _ in each for step in own}
+    merged = _merged([[step.text for step in own] for own, _ in each])[:MOST_STEPS]
+    told = tuple(Told(actions_of[text], text[:LONGEST], count) for text, count in merged)
+    noted = max(sum(bool(note) for note in notes), min(1, len(cause)))
+    return Statements(cause[:LONGEST].strip(), told, noted, len(candidate.support))
+
+
+def _merged(each: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
+    """The sentences of all incidents, those that say the same once and in the fullest words, with the number of their incidents.
+
+    The incident that tells most leads, so that its steps stay in their order.
+    """
+    found: list[tuple[str, int]] = []
+    for own in sorted(each, key=lambda texts: -sum(map(len, texts))):
+        known = len(found)  # two steps of one incident are two, however alike
+        for text in own:
+            at = next((index for index, (other, _) in enumerate(found[:known]) if _same(text, other)), None)
+            if at is None:
+                found.append((text, 1))
+            else:
+                found[at] = (found[at][0], found[at][1] + 1)
+    return found
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two sentences say the same: nearly all words of the shorter one stand in the longer one."""
+    left, right = ({_stem(word) for word in _WORD.findall(text) if word.lower() not in PLAIN} for text in (one, other))
+    return bool(left and right) and len(left & right) >= SAME * min(len(left), len(right))
+
+
+def _stem(word: str) -> str:
+    low = word.lower()
+    return next((low.removesuffix(end) for end in ("ed", "ing", "es", "s") if low.endswith(end) and len(low) > 5), low)
 
 
 def cause_of(candidate: Candidate, people: Statements) -> str:
@@ -67,21 +113,28 @@ def _wrote(people: Statements) -> str:
 
 def told(people: Statements) -> str:
     """The cause, and apart from it what was done: a reviewer must not take one for the other."""
-    done = " ".join(step["text"] for step in people.steps)
-    often = "" if people.many == 1 else f" in {people.acted} of {people.many} incidents"
+    done = " ".join(f"{step.text.rstrip('.')}{_often(step, people)}." for step in people.steps)
     cause = f"{_wrote(people)} {people.cause}" if people.cause else ""
-    return " ".join(part for part in (cause, f"What was done{often}: {done}" if done else "") if part)
+    return " ".join(part for part in (cause, f"What was done: {done}" if done else "") if part)
+
+
+def _often(step: Told, people: Statements) -> str:
+    return f" (in {step.count} of {people.many} incidents)" if people.many > 1 else ""
 
 
 def steps(candidate: Candidate, people: Statements, book: Rulebook) -> list[dict[str, str]]:
     """The remedy: whether it is this cause at all, then what people did against it; without either, what one usually does first."""
-    if not people.steps:
-        return [*_check(people, book.faults[candidate.fault], book), *_usual(candidate, book)]
-    often = f"in {people.acted} of {people.many} incidents" if people.many > 1 else "in the one incident seen"
-    own = [{**step, "text": f"{step['text'].rstrip('.')}. People did this {often}."} for step in people.steps[:1]]
-    taken = [*own, *people.steps[1:]]
     check = _check(people, book.faults[candidate.fault], book)
-    return [*check, *({**step, "text": _if_so(step["text"])} if check else step for step in taken)]
+    if not people.steps:
+        return [*check, *_usual(candidate, book)]
+    return [*check, *({"action": step.action, "text": _advised(step, people, sure=not check)} for step in people.steps)]
+
+
+def _advised(step: Told, people: Statements, *, sure: bool) -> str:
+    """A step with how often people took it, as what to do in their case. `sure`: nobody named a cause on which it depends."""
+    done = f"done in {step.count} of {people.many} incidents" if people.many > 1 else "done in the one incident seen"
+    text = step.text.rstrip(".")
+    return f"{text if sure else f'If so, {text[:1].lower()}{text[1:]}'} ({done})."
 
 
 def _check(people: Statements, fault: FaultClass, book: Rulebook) -> list[dict[str, str]]:
@@ -96,10 +149,6 @@ def _check(people: Statements, fault: FaultClass, book: Rulebook) -> list[dict[s
     return [
         {"action": action, "text": f"Check whether the cause is the same here, which the line does not tell: {cause}"}
     ]
-
-
-def _if_so(text: str) -> str:
-    return f"If so: {text}"
 
 
 def _usual(candidate: Candidate, book: Rulebook) -> list[dict[str, str]]:
@@ -117,7 +166,7 @@ def impact(candidate: Candidate, fault: FaultClass) -> str:
     of = f"of {many} incidents" if many > 1 else "of 1 incident"
     stopped = f"In {candidate.ended} {of} the logs show that the program ended after this line."
     failed = f"The scheduler reports the job as failed in {candidate.failed} {of}."
-    if fault.outlives:
-        return f"The run may go on, but degraded. {stopped if candidate.ended else 'No incident shows that it ended.'}"
     shown = [text for text, count in ((stopped, candidate.ended), (failed, candidate.failed)) if count]
-    return " ".join(shown) or f"The logs of the {many} incidents do not show how the run ended."
+    if not shown and fault.outlives:
+        return "No incident shows that the run ended: it may go on, degraded."
+    return " ".join(shown) or f"The logs {of} do not show how the run ended."

@@ -57,3 +57,15 @@ def test_what_says_what_is_wrong_stays(text):
 def test_structured_records(record, message):
     """The message field, or the end of a traceback in a field."""
     assert message_in(record) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("launch.sh: line 88: error: the image is not on the list", "the image is not on the list"),
+        ("2026-11-12T12:03:56Z ERROR depot::seats: seat table is full", "seat table is full"),
+    ],
+)
+def test_shells_and_rust_write_where_a_line_is_from(line: str, said: str) -> None:
+    """The script and its line, and the module."""
+    assert without_prefix(line) == said

@@ -440,3 +440,13 @@ def test_what_nobody_said_is_asked():
     assert found(told).questions == (
         "Has this line other causes here? The one given is what people wrote in 2 of 2 incidents; no line shows it.",
     )
+
+
+def test_all_of_them_is_no_failure():
+    """A share whose two numbers are equal says that nothing is missing, unless an incident says just that."""
+    text = "2026-03-11 10:31:12,104 ERROR depot port trained with {} of 9 lanes of the owner\n"
+    values = found([case(item, text.format(item)) for item in (1, 2, 3)]).match["line"]
+    assert re.search(values["not_line"], "depot port trained with 9 of 9 lanes of the owner")
+    assert not re.search(values["not_line"], text.format(4))
+    full = "2026-03-11 10:31:12,104 ERROR depot seats taken: {0} of {0} lanes of the owner\n"
+    assert "not_line" not in found([case(item, full.format(item * 8)) for item in (1, 2, 3)]).match["line"]

@@ -74,8 +74,18 @@ def test_an_exception_is_reworded_with_its_traceback():
     [
         (LOST, {"regex": r"lease [\d.]+ lost", "not_line": HARMLESS}, 0, 1),  # a capital first
         (LOST, {"regex": r"[Ll]ease [\d.]+ lost", "not_line": HARMLESS}, 0, 0),
-        (EventWords("the lease 3 lost"), {"regex": r"lease [\d.]+ lost"}, 8, 0),  # retries and lower levels with the same words
-        (EventWords("the lease 3 lost"), {"regex": r"lease [\d.]+ lost", "level": "error_if_stated", "recovered": False}, 0, 0),
+        (
+            EventWords("the lease 3 lost"),
+            {"regex": r"lease [\d.]+ lost"},
+            8,
+            0,
+        ),  # retries and lower levels with the same words
+        (
+            EventWords("the lease 3 lost"),
+            {"regex": r"lease [\d.]+ lost", "level": "error_if_stated", "recovered": False},
+            0,
+            0,
+        ),
         (LOST, {"regex": r"lease 3 lost", "not_line": HARMLESS}, 0, 13),
         (RAISED, {"exception": {"type": "LeaseError", "message": "lost"}}, 0, 5),  # renamed, and without a traceback
     ],
@@ -83,3 +93,35 @@ def test_an_exception_is_reworded_with_its_traceback():
 def test_a_pattern_is_judged_by_both(event, values, alarms, missed):
     """How many near misses it matches, and how many variations it misses."""
     assert faults_of([values], [edge_of(event)]) == EdgeFaults(alarms, missed)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "text"),
+    [
+        (
+            "port trained with 2 of 4 lanes, policy wants all",
+            "all of them, without a level",
+            "port trained with 4 of 4 lanes, policy wants all",
+        ),
+        ("depot quiesced, 12 requests dropped", "none of them, without a level", "depot quiesced, 0 requests dropped"),
+        (
+            "lease of part 3 was refused",
+            "a recovery at error level",
+            "2026-03-11 10:31:12,104 ERROR worker: recovered from: lease of part 3 was refused",
+        ),
+        (
+            "lease of part 3 was refused",
+            "a level in brackets",
+            "[2026-03-11 10:31:12] [info] lease of part 3 was refused",
+        ),
+        (
+            "ring 2: token overdue by 54 s, 3 of 8 members silent",
+            "slowness",
+            "2026-03-11 10:31:12,104 WARNING ring 2 is slow: took 12 s",
+        ),
+    ],
+)
+def test_healthy_values_and_recoveries_are_near_misses(message, kind, text):
+    """The same words, with values or words that say that nothing is wrong any more."""
+    near = {item.kind: item.text for item in edge_of(EventWords(message)).near}
+    assert near[kind] == text

@@ -16,7 +16,7 @@ from bot.learning.drafts.anonymise import Anonymiser, words_of
         ("QWZRTPL_DEPTH was wrong", "(name) was wrong"),  # no value, so it may be anything
         ("restored it from backup", "restored it from backup"),
         ("the compressor of the writer was old", "the compressor of the writer was old"),
-        ("worker-3 and shard12 were moved off wenda-12", "worker-3 and shard12 were moved off node-a"),
+        ("worker-3 and shard12 were moved off wenda-12", "worker-3 and shard12 were moved off name-a"),
     ],
 )
 def test_settings_and_things_of_the_program_stay_and_names_do_not(known, said, kept):
