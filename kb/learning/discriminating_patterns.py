@@ -13,7 +13,7 @@ from kb.learning.edge_checks import EdgeFaults, faults_of
 from kb.learning.events import PLAIN, CaseEvent, innermost, raised
 from kb.learning.negative_corpus import Background, NegativeText, line_at, lowered
 from kb.learning.regex_generalisation import Regex, aligned, regexes, usable
-from kb.learning.rewordings import EventWords, edge_of
+from kb.learning.rewordings import SHARE, EventWords, edge_of
 from kb.learning.tokenizer import WordWeights
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
@@ -195,7 +195,7 @@ def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -
             values["level"] = "error_if_stated"
         if not _has(event, levels.RECOVERED):
             values["recovered"] = False
-        if _SHARED.search(regex.text) and not _has(event, ALL_OF_THEM):
+        if _SHARED.search(regex.text) and _lacks_some(event):
             values["not_line"] = ALL_OF_THEM
         search = regex.text
     else:
@@ -221,6 +221,12 @@ def _logged(event: CaseEvent, regex: str) -> dict[str, Any]:
 def _has(event: CaseEvent, regex: str) -> bool:
     """Whether a regex matches any of an event's lines: what its own lines say cannot tell others apart."""
     return any(compiled(regex).find(line.whole) for own in event.lines.values() for line in own)
+
+
+def _lacks_some(event: CaseEvent) -> bool:
+    """Whether each share that an event names is less than the whole, so that the whole is no failure."""
+    shares = [hit for own in event.lines.values() for line in own for hit in SHARE.finditer(line.message)]
+    return bool(shares) and all(int(hit[1]) < int(hit[2]) for hit in shares)
 
 
 def _typed(event: CaseEvent, score: float, types: Sequence[str]) -> MinedPattern:
@@ -250,7 +256,7 @@ def _conditioned(found: MinedPattern, cases: Mapping[int, Case], background: Bac
         return replace(found, values={"exception": test}, counter={})
     word = _others_word(found, background)
     if word is not None:
-        return replace(found, values={**found.values, "not_line": word}, counter={})
+        return replace(found, values={**found.values, "not_line": "|".join([*_own(found), word])}, counter={})
     mine = [_heard(found.search, tuple(case.texts.values())) for case in own]
     theirs = [len(lines) for lines in found.counter.values()]
     if max(mine) == 1 and min(theirs) >= WIDE and all(len(case.texts) >= WIDE for case in own):
@@ -258,6 +264,11 @@ def _conditioned(found: MinedPattern, cases: Mapping[int, Case], background: Bac
     if min(mine) >= WIDE and max(theirs) == 1 and all(len(item.sections) >= WIDE for item in against):
         return replace(found, when={"ranks": "line", "at_least": 2}, counter={})
     return found
+
+
+def _own(found: MinedPattern) -> list[str]:
+    """What its lines must not match already."""
+    return [found.values["not_line"]] if "not_line" in found.values else []
 
 
 def _heard(search: str, texts: Sequence[str]) -> int:

@@ -22,6 +22,7 @@ HARMLESS = 3  # words that a run must save if it does not indicate harm
 SHORT = 1.0  # weight that the words of a whole short message must have
 MOST_WORDS = 14
 LONGEST = 900  # characters of a regex
+LONGEST_SAID = 180  # characters of a sentence
 MOST_VALUES = 3  # numbers of a line that the summary repeats
 COUNT = r"(?:[1-9][\d.]{0,18}|0\.\d{1,18})"  # of things: none of them is no failure
 ERRNO = "errno"  # the number behind it says what failed, as words do
@@ -228,12 +229,33 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
             named = name is not None and name not in names
             what = COUNT if _counts(pieces, index) else gap(token)
             parts.append(f"(?P<{name}>{what})" if named else what)
-            told = f"{{{name}|...}}" if named else token.text if token.form == "unit" and piece.fixed else "..."
+            same = piece.fixed and (token.form == "unit" or (token.kind == "number" and bool(pieces[index - 1].word)))
+            told = f"{{{name}|...}}" if named else token.text if same else "..."
             names |= {name} if name is not None else set()
         said.append(told)
         before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
     words = tuple(item.word for item in pieces[start : stop + 1] if item.word)
-    return Regex("".join(parts), words, sum(weights.of(word) for word in words), " ".join("".join(said).split()))
+    return Regex(
+        "".join(parts),
+        words,
+        sum(weights.of(word) for word in words),
+        _whole_sentence(pieces, start, stop, "".join(said)),
+    )
+
+
+def _whole_sentence(pieces: Sequence[Piece], start: int, stop: int, said: str) -> str:
+    """What a message says, with what stands around the part that a regex asks for, if it is no longer than a summary may be."""
+    before, behind = ("".join(_shown(piece) for piece in part) for part in (pieces[:start], pieces[stop + 1 :]))
+    able = (f"{before}{said}{behind}", f"{before}{said}", said)
+    return " ".join(next((text for text in able if len(text) <= LONGEST_SAID), said).split())
+
+
+def _shown(piece: Piece) -> str:
+    """A piece outside a regex for a reader."""
+    token = piece.token
+    if token is None:
+        return " ... "
+    return token.text if token.kind in ("word", "sign", "space") or (piece.fixed and token.form == "unit") else "..."
 
 
 def _value(names: Collection[str], token: Token, *, glued: bool) -> str | None:

@@ -39,7 +39,7 @@ _OPPOSITES = {
     "exceeded": "kept", "exhausted": "available", "broken": "fine", "dead": "alive", "not found": "found", "no longer": "again", "violated": "kept",
     "out of order": "in order", "unexpected": "expected", "stuck": "running", "unavailable": "available", "diverged": "agree", "error": "ok",
 }  # fmt: skip
-_SHARE = re.compile(r"(?<![\w.])(\d{1,9}) of (\d{1,9})(?![\w.])")
+SHARE = re.compile(r"(?<![\w.])(\d{1,9}) of (\d{1,9})(?![\w.])")
 # a number of things, as in ", 12 requests dropped": no id behind its kind, and no share
 _COUNTED = re.compile(
     r"(?:(?<=^)|(?<=[,;:(] )|(?<=\band )|(?<=\bwith )|(?<=\bafter )|(?<=\bhas )|(?<=\bhad ))[1-9]\d{0,8}(?= (?!of\b|is\b|was\b|has\b)[a-z]{3,})"
@@ -213,7 +213,7 @@ def _harmless(message: str) -> Iterator[Rewording]:
 
 def _healthy_values(message: str) -> Iterator[Rewording]:
     """The same words with values that say that nothing is wrong: all of them, none of them."""
-    equal = _SHARE.sub(lambda hit: f"{hit[2]} of {hit[2]}", message)
+    equal = SHARE.sub(lambda hit: f"{hit[2]} of {hit[2]}" if int(hit[1]) < int(hit[2]) else hit[0], message)
     if equal != message:
         yield Rewording("all of them", f"2026-03-11 10:31:12,104 INFO worker: {equal}")
         yield Rewording("all of them, without a level", equal)

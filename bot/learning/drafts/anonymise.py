@@ -20,6 +20,7 @@ from kb.rulebase.rule import Rulebook
 from kb.scanning.prefilter import COMMON, TELLING
 
 LONGEST = 600  # characters per line
+LONGEST_NUMBER = 7  # digits of a count; longer ones may be ids
 NAME = "name"  # replaces an unknown word of a log line
 SOMEBODY = "(name)"  # likewise in a person's text
 _CAPITAL = re.compile(r"(?<=[a-z0-9,] )[A-Z][a-z]{1,30}\b(?![-\w])")  # within a sentence: a name
@@ -113,6 +114,7 @@ class Anonymiser:
     names: frozenset[str] = frozenset()
     _stand_ins: dict[str, str] = field(default_factory=dict)
     _ids: dict[str, int] = field(default_factory=dict)
+    _numbers: dict[str, list[str]] = field(default_factory=dict)
 
     def line(self, line: str, keep: Collection[str] = (), name: str = NAME) -> str:
         """Return a line without anything that must not leave the site.
@@ -156,7 +158,7 @@ class Anonymiser:
         if token.kind == "word":
             return self._word(token.text, keep, name)
         if token.kind == "number":
-            return token.text if len(token.text) <= 6 or "." in token.text else _rounded(token.text)
+            return token.text if len(token.text) <= LONGEST_NUMBER or "." in token.text else self._rounded(token.text)
         if token.kind == "space":
             return token.text if token.text.isspace() else " "
         if token.kind == "sign":
@@ -197,6 +199,14 @@ class Anonymiser:
         mark = f"{number:x}a"
         return f"{begin}{zeros[: -len(mark)]}{mark}" if zeros.endswith("0" * (len(mark) + 1)) else f"{begin}{zeros}"
 
+    def _rounded(self, digits: str) -> str:
+        """Return a long number without what could identify something. Different ones stay different, and of the same length."""
+        head = digits[:3]
+        own = self._numbers.setdefault(f"{head}/{len(digits)}", [])
+        if digits not in own:
+            own.append(digits)
+        return f"{head}{own.index(digits):0{len(digits) - len(head)}d}"
+
     def _quoted(self, token: Token, name: str) -> str:
         """Return a piece of what stands in quotes: a name there is that of a thread or a thing, and no host, unless it is known as one."""
         if token.kind == "varying" and token.form in ("name", "maybe_name") and not self._is_host(token.text):
@@ -226,11 +236,6 @@ class Anonymiser:
             number = sum(word.startswith(begin) for word in known.values())
             known[text] = f"{begin}{number % 250 + 1}" if form == "ip" else f"{begin}{_letters(number)}"
         return known[text]
-
-
-def _rounded(digits: str) -> str:
-    """A long number without what could identify something: of the same length, so that comparisons with others still hold."""
-    return f"{digits[:3]}{'0' * (len(digits) - 3)}"
 
 
 def _letters(number: int) -> str:

@@ -72,9 +72,7 @@ def regexes_of(rule: Mapping[str, Any]) -> tuple[str, ...] | None:
     if not isinstance(match, dict) or not match:
         return None
     if not all(
-        isinstance(item, dict)
-        and {"regex"} <= set(item) <= _OF_A_LINE
-        and isinstance(item["regex"], str)
+        isinstance(item, dict) and {"regex"} <= set(item) <= _OF_A_LINE and isinstance(item["regex"], str)
         for item in match.values()
     ):
         return None

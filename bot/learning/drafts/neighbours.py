@@ -5,23 +5,25 @@ Near misses that are made by rule share the words of the event; these are what p
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rapidfuzz import fuzz, process, utils
-
 from bot.authoring.selftest import tests_of
 from bot.learning.drafts.edge_logs import Speaks
 from kb.learning.messages import message_in, without_prefix
+from kb.learning.tokenizer import PLAIN
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.rule import Rule
+from kb.scanning.prefilter import COMMON
 
 MOST = 3  # neighbours
-LEAST = 45.0  # out of 100: how similar lines of neighbours are
+LEAST = 2  # words that a neighbour shares
 LONGEST = 400  # characters of a line
 MOST_BYTES = 20_000  # of a test log
-_LOOKED_AT = 200  # lines
+_WORD = re.compile(r"[A-Za-z]{3,}")
 _LEAST_LETTERS = 12
 
 
@@ -87,25 +89,26 @@ def neighbours_of(
 
 
 def _nearest(messages: Sequence[str], examples: Sequence[Example]) -> Iterator[Example]:
-    said = [_message(item.line) for item in examples]
-    scores: dict[int, float] = {}
-    for message in messages[:MOST]:
-        found = process.extract(
-            message,
-            said,
-            scorer=fuzz.token_sort_ratio,
-            processor=utils.default_process,
-            score_cutoff=LEAST,
-            limit=_LOOKED_AT,
-        )
-        for _, score, index in found:
-            scores[index] = max(score, scores.get(index, 0.0))
+    """The examples that share the most telling words with a message: those that few examples have."""
+    said = [_words(_message(item.line)) for item in examples]
+    counts = Counter(word for words in said for word in words)
+    own = _words(" ".join(messages[:MOST]))
+    scores = {
+        index: sum(1.0 / counts[word] for word in shared)
+        for index, words in enumerate(said)
+        if len(shared := sorted(words & own)) >= LEAST
+    }
     seen: set[str] = set()
     for index in sorted(scores, key=lambda at: (-scores[at], examples[at].rule, at)):
         item = examples[index]
         if item.rule not in seen and len(seen) < MOST:
             seen.add(item.rule)
             yield item
+
+
+def _words(message: str) -> frozenset[str]:
+    found = (word.lower() for word in _WORD.findall(message))
+    return frozenset(word for word in found if word not in PLAIN and word not in COMMON)
 
 
 def _message(line: str) -> str:

@@ -28,6 +28,12 @@ from kb.rulebase.rule import Rulebook
 from kb.rulebase.rulebook import Loaded
 
 _WORD = re.compile(r"[A-Za-z]{3,40}")
+# the place of a program's name in a line; packages with dots may name who wrote them
+_PROGRAM = re.compile(
+    r"\"(?:logger|component|module|service|subsystem)\": ?\"([A-Za-z_]\w{2,30})\""
+    r"|\b(?:logger|component|module|service|subsystem)=([A-Za-z_]\w{2,30})(?=\s)"
+    r"|\b(?:ERROR|CRITICAL|FATAL|SEVERE)[\])]?[\s:|-]{1,4}([a-z_]\w{2,30})(?=: |::| - )|\] \[([a-z_]\w{2,30})\] \["
+)
 _HOLE = re.compile(r"\{\w+\|\.\.\.\}")
 REFERENCE = "a resolved incident that it was learned from"
 _NAMES = re.compile(r"\(\?P<(\w+)>")
@@ -101,7 +107,7 @@ def draft(
     """
     book = knowledge.rulebook
     cleaner = Anonymiser(words_of(book), frozenset(name.lower() for name in names))
-    keep = kept_words(candidate.match)
+    keep = kept_words(candidate.match) | _programs(candidate, cleaner.names)
     people = statements(candidate, book, cleaner, keep | _shared_words(candidate, cleaner.names))
     values = _values(candidate, book, people, link or (lambda number: f"incident:{number}"))
     text, leak = _hidden(dumped(values))
@@ -210,7 +216,25 @@ def _sentence(said: str) -> str:
     if not _HOLE.search(said) or re.search(r"[{}\[\]<>`|]", bare) or "{rank|" in said or "{node|" in said:
         return ""
     plain = said.strip(" .,;:!-")
-    return f"{plain[:1].upper()}{plain[1:]}"
+    first = re.split(r"[ :]", plain, maxsplit=1)[0]
+    return f"{plain[:1].upper()}{plain[1:]}" if first.isalpha() and first.islower() else plain
+
+
+def _programs(candidate: Candidate, names: frozenset[str]) -> frozenset[str]:
+    """The names of programs and modules that wrote the deciding lines of all incidents, if they are several: they say what failed."""
+    each = [
+        frozenset(
+            name
+            for lines in own.values()
+            for line in lines
+            for hit in _PROGRAM.finditer(line)
+            for name in hit.groups()
+            if name
+        )
+        for own in candidate.lines.values()
+    ]
+    shared = frozenset.intersection(*each) if len(each) > 1 else frozenset()
+    return frozenset(name for name in shared if name.lower() not in names)
 
 
 def _shared_words(candidate: Candidate, names: frozenset[str]) -> frozenset[str]:

@@ -24,6 +24,7 @@ from kb.scanning.plan_builder import plan
 MOST_LOGS = 4
 _WORD = re.compile(r"[A-Za-z_]+(?:\d+_?[A-Za-z_]+)*")
 AROUND = 2  # context lines on each side
+MOST_FRAMES = 24  # lines of a traceback that are kept with its last one
 
 
 def kept_words(match: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
@@ -108,11 +109,21 @@ def excerpt(
         wanted: list[str] = []
         for line in own[:4]:
             at = all_lines.index(line) if line in all_lines else -1
-            around = all_lines[max(0, at - AROUND) : at + AROUND + 1] if at >= 0 else [line]
+            around = all_lines[max(0, at - _before(all_lines, at)) : at + AROUND + 1] if at >= 0 else [line]
             wanted += [text for text in around if text.strip() and text not in wanted]
         clean = [cleaner.line(line, keep) for line in wanted]
         found[_file_name(source, index)] = ("\n".join(clean) + "\n").encode("ascii", "replace")
     return found
+
+
+def _before(lines: Sequence[str], at: int) -> int:
+    """How many lines of context come before one: as far as to the head of the traceback that it ends, if it is near."""
+    near = range(at - 1, max(-1, at - MOST_FRAMES), -1)
+    head = next((place for place in near if "Traceback (most recent call last)" in lines[place]), None)
+    framed = head is not None and all(
+        line.lstrip("[]rank0123456789: ").startswith(("File ", "Traceback")) or "  " in line for line in lines[head:at]
+    )
+    return max(AROUND, at - head) if head is not None and framed else AROUND
 
 
 def _file_name(source: str, index: int) -> str:

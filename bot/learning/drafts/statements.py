@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.learning.drafts.anonymise import Anonymiser, english
 from kb.learning.cases import Candidate
@@ -28,23 +28,29 @@ _LOOKS = {"hardware": "run_check", "network": "check_link"}
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A step that people took in `count` of the incidents: an action of rules/actions.yaml, and advice in their words."""
+    """A step that people took: an action of rules/actions.yaml, and advice in their words.
+
+    `count`: in how many of the incidents, `partly`: in how many others they wrote a part of it. `other`: somebody else did this instead.
+    """
 
     action: str
     text: str
     count: int = 1
+    partly: int = 0
+    other: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Statements:
     """What people said, without anything that must not leave the site: about the cause, and the steps that they took.
 
-    `noted`: in how many of the `many` incidents people wrote of the cause.
+    `noted`: in how many of the `many` incidents people wrote of the cause; `alike`: not all in the same words.
     """
 
     cause: str = ""
     steps: tuple[Told, ...] = ()
     noted: int = 0
+    alike: bool = False
     many: int = 1
 
 
@@ -61,35 +67,44 @@ def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: 
         actions = ["; ".join(own) for own in done if own]
     each = [steps_of([action], book.actions, english()) for action in actions]
     more = [text for _, other in each for text in other]
-    causes = [text for text, _ in _merged([[text] for text in (*notes, *more) if text])]
-    cause = " ".join(f"{said[:1].upper()}{said[1:]}{'' if said[-1] in '.!?' else '.'}" for said in causes)
-    actions_of = {step.text: step.action for own, _ in each for step in own}
-    merged = _merged([[step.text for step in own] for own, _ in each])[:MOST_STEPS]
-    told = tuple(Told(actions_of[text], text[:LONGEST], count) for text, count in merged)
+    causes = _merged([[Told("", text)] for text in (*notes, *more) if text])
+    cause = " ".join(f"{'Another wrote: ' if said.other else ''}{_begun(said.text)}" for said in causes)
+    told = tuple(_merged([[Told(step.action, step.text[:LONGEST]) for step in own] for own, _ in each])[:MOST_STEPS])
     noted = max(sum(bool(note) for note in notes), min(1, len(cause)))
-    return Statements(cause[:LONGEST].strip(), told, noted, len(candidate.support))
+    alike = any(said.partly for said in causes)
+    return Statements(cause[:LONGEST].strip(), told, noted, alike, len(candidate.support))
 
 
-def _merged(each: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
+def _begun(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
+
+
+def _merged(each: Sequence[Sequence[Told]]) -> list[Told]:
     """The sentences of all incidents, those that say the same once and in the fullest words, with the number of their incidents.
 
-    The incident that tells most leads, so that its steps stay in their order.
+    The incident that tells most leads, so that its steps stay in their order; what others did besides comes behind them.
     """
-    found: list[tuple[str, int]] = []
-    for own in sorted(each, key=lambda texts: -sum(map(len, texts))):
+    found: list[Told] = []
+    for index, own in enumerate(sorted(each, key=lambda texts: -sum(len(item.text) for item in texts))):
         known = len(found)  # two steps of one incident are two, however alike
-        for text in own:
-            at = next((index for index, (other, _) in enumerate(found[:known]) if _same(text, other)), None)
+        for item in own:
+            at = next((place for place, other in enumerate(found[:known]) if _same(item.text, other.text)), None)
             if at is None:
-                found.append((text, 1))
+                found.append(replace(item, other=index > 0))
+            elif _words(item.text) == _words(found[at].text):
+                found[at] = replace(found[at], count=found[at].count + 1)
             else:
-                found[at] = (found[at][0], found[at][1] + 1)
+                found[at] = replace(found[at], partly=found[at].partly + 1)
     return found
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_stem(word) for word in _WORD.findall(text) if word.lower() not in PLAIN)
 
 
 def _same(one: str, other: str) -> bool:
     """Whether two sentences say the same: nearly all words of the shorter one stand in the longer one."""
-    left, right = ({_stem(word) for word in _WORD.findall(text) if word.lower() not in PLAIN} for text in (one, other))
+    left, right = _words(one), _words(other)
     return bool(left and right) and len(left & right) >= SAME * min(len(left), len(right))
 
 
@@ -108,7 +123,8 @@ def cause_of(candidate: Candidate, people: Statements) -> str:
 def _wrote(people: Statements) -> str:
     if people.many == 1:
         return "The person who resolved the one incident wrote:"
-    return f"In {people.noted} of {people.many} incidents the people who resolved it wrote:"
+    wrote = "named a cause, one in these words:" if people.alike else "wrote:"
+    return f"In {people.noted} of {people.many} incidents the people who resolved it {wrote}"
 
 
 def told(people: Statements) -> str:
@@ -119,7 +135,14 @@ def told(people: Statements) -> str:
 
 
 def _often(step: Told, people: Statements) -> str:
-    return f" (in {step.count} of {people.many} incidents)" if people.many > 1 else ""
+    return f" ({_count(step, people)})" if people.many > 1 else ""
+
+
+def _count(step: Told, people: Statements) -> str:
+    if people.many == 1:
+        return "in the one incident seen"
+    part = f", partly in {step.partly} {'others' if step.partly > 1 else 'other'}" if step.partly else ""
+    return f"in {step.count} of {people.many} incidents{part}"
 
 
 def steps(candidate: Candidate, people: Statements, book: Rulebook) -> list[dict[str, str]]:
@@ -132,9 +155,9 @@ def steps(candidate: Candidate, people: Statements, book: Rulebook) -> list[dict
 
 def _advised(step: Told, people: Statements, *, sure: bool) -> str:
     """A step with how often people took it, as what to do in their case. `sure`: nobody named a cause on which it depends."""
-    done = f"done in {step.count} of {people.many} incidents" if people.many > 1 else "done in the one incident seen"
-    text = step.text.rstrip(".")
-    return f"{text if sure else f'If so, {text[:1].lower()}{text[1:]}'} ({done})."
+    text, small = step.text.rstrip("."), f"{step.text[:1].lower()}{step.text[1:]}".rstrip(".")
+    begin = f"Or {small}" if step.other else text if sure else f"If so, {small}"
+    return f"{begin} (done {_count(step, people)})."
 
 
 def _check(people: Statements, fault: FaultClass, book: Rulebook) -> list[dict[str, str]]:

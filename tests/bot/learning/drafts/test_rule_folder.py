@@ -278,8 +278,8 @@ def test_what_people_wrote_alike_is_told_once(known, base):
         next(data for name, data in drafted(known, base, given).files.items() if name.endswith("rule.yaml"))
     )
     assert [step["text"] for step in rule["remediation"]] == [
-        "Restore the segment from the archive and restart the reader (done in 2 of 3 incidents).",
-        "Exclude the node (done in 1 of 3 incidents).",
+        "Restore the segment from the archive and restart the reader (done in 1 of 3 incidents, partly in 1 other).",
+        "Or exclude the node (done in 1 of 3 incidents).",
     ]
 
 
