@@ -296,7 +296,7 @@ def _with_value(pieces: Sequence[Piece], stop: int, *, numbers: bool) -> int:
         if token is None or token.kind == "word":
             break
         if token.kind in ("number", "varying"):
-            named = captured(token, pieces[stop].word) is not None
+            named = captured(token, pieces[stop].word) is not None or (token.form == "hex" and index == stop + 2)
             return index if named or (numbers and pieces[index].fixed and token.kind == "number") else stop
         index += 1
     return stop

@@ -48,7 +48,7 @@ _VARYING = re.compile(
     r"|(?<![\w./])(?:[\w.@+=%-]{1,120}/){1,30}[\w.@+=%-]{1,120}\.[A-Za-z][\w]{0,8}(?![\w/])"
     r"|(?<![\w./-])[\w-]{1,80}\.(?:pt|pth|bin|idx|json|jsonl|yaml|yml|safetensors|tar|parquet|arrow|npy|txt|log|distcp|py|sh|ckpt)(?![\w.]))"
     r"|(?P<hex>0x[0-9A-Fa-f]{1,64}|(?<!\w)(?=[a-f]{0,63}\d)(?=\d{0,63}[a-f])[0-9a-f]{7,64}(?!\w)|(?<!\w)(?=[A-F]{0,63}\d)(?=\d{0,63}[A-F])[0-9A-F]{7,64}(?!\w)"
-    r"|(?<![\w.])\d{10,64}(?![\w.]))"
+    r"|(?<![\w.])(?:\d{8}|\d{10,64})(?![\w.]))"
     r"|(?P<name>(?<![\w-])(?=[A-Za-z.-]{0,80}\d)[A-Za-z][A-Za-z0-9]{0,60}(?:-[A-Za-z0-9]{1,60}){1,12}(?:\.[a-z][a-z0-9-]{1,40}){0,6}(?![\w-])"
     r"|(?<![\w.-])(?:node|host|nid|worker|master|compute|dgx|hgx|cn|gpu|srv|rack|oss|mds|login|leaf|spine|sw)[a-z]{0,10}[-_]?\d{1,8}(?:\.[a-z][a-z0-9-]{1,40}){0,6}(?![\w-])"
     r"|(?<![\w.-])[a-z][a-z0-9-]{1,40}(?:\.[a-z0-9][a-z0-9-]{0,40}){1,5}\.(?:com|net|org|io|ai|edu|gov|local|lan|internal|cluster|corp|example|cn|de|eu|uk)(?![\w.-]))"

@@ -180,7 +180,7 @@ class Anonymiser:
         if token.form == "path":
             return _path(text)
         if token.form == "quoted":
-            inner = "".join(self._quoted(item, name) for item in tokens(text[1:-1], self.names))
+            inner = "".join(self._quoted(item, keep, name) for item in tokens(text[1:-1], self.names))
             return f"{text[0]}{inner}{text[-1]}"
         if token.form == "ip":
             tail = re.search(r"[:<]\d{1,5}>?$", text)
@@ -207,11 +207,11 @@ class Anonymiser:
             own.append(digits)
         return f"{head}{own.index(digits):0{len(digits) - len(head)}d}"
 
-    def _quoted(self, token: Token, name: str) -> str:
+    def _quoted(self, token: Token, keep: Collection[str], name: str) -> str:
         """Return a piece of what stands in quotes: a name there is that of a thread or a thing, and no host, unless it is known as one."""
         if token.kind == "varying" and token.form in ("name", "maybe_name") and not self._is_host(token.text):
             return NAME if name == NAME else SOMEBODY
-        return self._piece(token, (), name)
+        return self._piece(token, keep, name)
 
     def _name(self, token: Token, keep: Collection[str], name: str) -> str:
         """Return a placeholder for a name, or the word if it may be none: one of the event or of the language."""

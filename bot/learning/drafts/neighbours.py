@@ -17,7 +17,6 @@ from kb.learning.messages import message_in, without_prefix
 from kb.learning.tokenizer import PLAIN
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.rule import Rule
-from kb.scanning.prefilter import COMMON
 
 MOST = 3  # neighbours
 LEAST = 2  # words that a neighbour shares
@@ -75,14 +74,9 @@ def examples_of(folder: Path, rules: Sequence[Rule]) -> tuple[Example, ...]:
     return tuple(item for item in found if sum(map(str.isalpha, item.line)) >= _LEAST_LETTERS)
 
 
-def neighbours_of(
-    messages: Iterable[str], examples: Sequence[Example], speaks: Speaks, *, besides: str = ""
-) -> Neighbours:
-    """Return the examples nearest to what an event says, one of each rule, and whether a rule is silent on them.
-
-    `besides`: the class that the rule names, whose other rules may find the same line.
-    """
-    nearest = list(_nearest(list(dict.fromkeys(messages)), [item for item in examples if item.fault != besides]))
+def neighbours_of(messages: Iterable[str], examples: Sequence[Example], speaks: Speaks) -> Neighbours:
+    """Return the examples nearest to what an event says, one of each rule, and whether a rule is silent on them."""
+    nearest = list(_nearest(list(dict.fromkeys(messages)), examples))
     fires = tuple(item for item in nearest if speaks({"neighbour.log": _data(item)}))
     silent = tuple(item for item in nearest if item not in fires)
     return Neighbours(silent, fires, {f"silent/neighbour-{item.rule}.log": _data(item) for item in silent})
@@ -108,7 +102,7 @@ def _nearest(messages: Sequence[str], examples: Sequence[Example]) -> Iterator[E
 
 def _words(message: str) -> frozenset[str]:
     found = (word.lower() for word in _WORD.findall(message))
-    return frozenset(word for word in found if word not in PLAIN and word not in COMMON)
+    return frozenset(word for word in found if word not in PLAIN)
 
 
 def _message(line: str) -> str:

@@ -27,6 +27,7 @@ from kb.rulebase.lint import lint
 from kb.rulebase.rule import Rulebook
 from kb.rulebase.rulebook import Loaded
 
+SHOWN_LINES = 3  # of evidence, before the line that stands before the deciding one
 _WORD = re.compile(r"[A-Za-z]{3,40}")
 # the place of a program's name in a line; packages with dots may name who wrote them
 _PROGRAM = re.compile(
@@ -120,7 +121,7 @@ def draft(
     match |= edge.match
     silent |= edge.silent
     said_so = [event.message for event in candidate.events.values()]
-    neighbours = neighbours_of(said_so, examples, judge.speaks, besides=candidate.fault)
+    neighbours = neighbours_of(said_so, examples, judge.speaks)
     silent |= neighbours.logs
     root = f"{candidate.family}/{candidate.id}"
     files = {"rule.yaml": text.encode(), **match, **silent}
@@ -129,6 +130,7 @@ def draft(
     whole = {f"{root}/{name}": data for name, data in files.items()}
     evidence = _evidence(candidate, cleaner, keep)
     before = cleaner.line(candidate.before, keep)
+    evidence = (*evidence[:SHOWN_LINES], *([before] if before else []), *evidence[SHOWN_LINES:])
     return DraftFolder(candidate, whole, tuple(missing), said, edge, evidence, neighbours, before)
 
 
@@ -215,7 +217,8 @@ def _sentence(said: str) -> str:
     bare = _HOLE.sub("", said)
     if not _HOLE.search(said) or re.search(r"[{}\[\]<>`|]", bare) or "{rank|" in said or "{node|" in said:
         return ""
-    plain = said.strip(" .,;:!-")
+    plain = re.sub(r" (?=[:,;])", "", said.strip(" ,;:!-"))
+    plain = plain if plain.endswith("...") else plain.rstrip(".")
     first = re.split(r"[ :]", plain, maxsplit=1)[0]
     return f"{plain[:1].upper()}{plain[1:]}" if first.isalpha() and first.islower() else plain
 

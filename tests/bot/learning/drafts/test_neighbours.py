@@ -26,8 +26,8 @@ EVENT = ["lease of volume 7 was refused by its owner"]
 
 
 def test_the_nearest_of_other_classes_becomes_a_log() -> None:
-    """Not that of a rule for the same class, which may find the same line, and nothing that shares no words."""
-    found = neighbours_of(EVENT, NEAR, lambda _: False, besides="storage_io")
+    """By the words that it shares, those that few lines have first; nothing that shares none."""
+    found = neighbours_of(EVENT, NEAR[1:], lambda _: False)
     assert [item.rule for item in found.silent] == ["lease-late"]
     assert found.logs == {"silent/neighbour-lease-late.log": f"{NEAR[1].line}\n".encode()}
     assert found.figures == (
@@ -38,7 +38,7 @@ def test_the_nearest_of_other_classes_becomes_a_log() -> None:
 
 def test_one_that_it_matches_is_a_question() -> None:
     """And no log on which it must be silent."""
-    found = neighbours_of(EVENT, NEAR, lambda _: True, besides="storage_io")
+    found = neighbours_of(EVENT, NEAR[1:], lambda _: True)
     assert (found.logs, [item.rule for item in found.fires]) == ({}, ["lease-late"])
     assert found.questions == (
         "It also matches an example of rule lease-late, which names rendezvous: is this the same failure?",
