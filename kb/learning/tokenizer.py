@@ -143,6 +143,9 @@ def _named(found: Sequence[Token], names: Collection[str]) -> list[Token]:
     told: list[Token] = []
     before = ""
     for index, token in enumerate(found):
+        if _numbers_name(told, token):
+            told[-1] = Token("varying", f"{told[-1].text}{token.text}", "name")
+            continue
         if _continues_name(told, token):
             told.append(Token("varying", token.text, "name"))
             continue
@@ -154,6 +157,16 @@ def _named(found: Sequence[Token], names: Collection[str]) -> list[Token]:
         if token.kind in ("word", "varying", "number"):
             before = token.text.lower().strip("_") if token.kind == "word" else ""
     return told
+
+
+def _numbers_name(told: Sequence[Token], token: Token) -> bool:
+    """Whether a number is the end of a name, as in "on basalt21": it tells one machine of a site from another."""
+    return (
+        token.kind == "number"
+        and bool(told)
+        and told[-1].form in ("name", "maybe_name")
+        and told[-1].text[-1:].isalpha()
+    )
 
 
 def _continues_name(told: Sequence[Token], token: Token) -> bool:

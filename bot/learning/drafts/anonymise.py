@@ -222,7 +222,7 @@ class Anonymiser:
         common = text in keep or (text.islower() and is_word(text))
         if word and common and token.form == "maybe_name" and text.lower() not in self.names:
             return text
-        if name == SOMEBODY and word:
+        if name == SOMEBODY and text.rstrip("0123456789").isalpha():
             return SOMEBODY
         return self._stand_in("host" if self._is_host(text) else "name", text)
 

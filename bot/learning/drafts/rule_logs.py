@@ -155,7 +155,7 @@ def retold(streams: Mapping[str, bytes], frame: str = "main") -> dict[str, bytes
 
 def _renumbered(data: bytes) -> bytes:
     """Return the log with other numbers, except those in names and short codes."""
-    return re.sub(rb"(?<![\w.])\d{3,6}(?![\w.])", lambda hit: bytes(49 + (item - 47) % 9 for item in hit[0]), data)
+    return re.sub(rb"(?<![\w.:-])\d{3,6}(?![\w.:-])", lambda hit: bytes(49 + (item - 47) % 9 for item in hit[0]), data)
 
 
 def silent_logs(

@@ -44,3 +44,16 @@ def test_a_thread_is_no_host(known):
     """What stands in quotes is a thing of the program, unless it is known as a host."""
     cleaner = Anonymiser(words_of(known.rulebook), frozenset({"gpu-b07"}))
     assert cleaner.line("thread 'decode-3x' failed on 'gpu-b07'") == "thread 'name' failed on 'node-a'"
+
+
+def test_the_number_of_a_machine_goes_with_its_name(known):
+    """It tells one from another."""
+    cleaner = Anonymiser(words_of(known.rulebook))
+    assert cleaner.line("64 processes on basaltic21") == "64 processes on name-a"
+
+
+def test_long_numbers_stay_different_and_of_one_length(known):
+    """Counts of up to seven digits stay as they are; a longer number may be an id."""
+    cleaner = Anonymiser(words_of(known.rulebook))
+    assert cleaner.line("1004301 of 1000000 used") == "1004301 of 1000000 used"
+    assert cleaner.line("123456789 of 123400000 used") == "123000000 of 123000001 used"
