@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.learning.drafts.rule_folder import RuleTester, rule_text
+from bot.learning.drafts.rule_folder import rule_text
+from bot.learning.drafts.rule_logs import RuleTester
 from bot.rulebase.loader import Knowledge
 from kb.learning.cases import Candidate, Case, Refusal
 from kb.learning.miner import mine

@@ -96,6 +96,7 @@ def test_a_step_without_a_value_is_blank():
     first, *rest = evidence.streams
     short = replace(first, series=replace(first.series, points=first.series.points[:30]))
     found = heat_map(replace(evidence, streams=(short, *rest)), report())
+    assert found is not None
     shown = [str(line) for line in heat_lines(found, 80)]
 
     assert shown[0] == f"   rank 0 {'.' * 30}{' ' * 10}"
