@@ -219,8 +219,8 @@ def _read_pals(window: bytes, at: int) -> tuple[Structure, ...]:
 def _read_own(window: bytes, at: int) -> tuple[Structure, ...]:
     line, _ = _line_and_message(window, at)
     found = _OWN.search(line)
-    if found is None or peel(line).rank is not None or b"DataLoader" in line:  # a rank tells of its own children
-        return ()
+    if found is None or _PALS.search(line) or peel(line).rank is not None or b"DataLoader" in line:
+        return ()  # a rank tells of its own children
     value = number(found["number"])
     name = text(found["name"]) or (signal_name(value=value) if value is not None else "")
     code = number(found["code"])

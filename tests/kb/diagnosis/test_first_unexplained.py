@@ -138,3 +138,23 @@ def test_at_most_a_few_lines_are_quoted() -> None:
     assert found is not None
     assert len(found.lines) == LINES
     assert found.lines[0][0] == found.event.offset
+
+
+def test_the_rank_with_its_own_exit_status_is_accused() -> None:
+    """Where a launcher reports how each ended, the one with another status is first, by its last words."""
+    lines = "".join(f"[rank{n}]: 2026-11-03 04:12:20 INFO reading part {n}\n" for n in range(4))
+    words = "[rank2]: ledger 3 was cut by another hand, no further\n"
+    ends = "".join(f"boss: rank {n} left with status {21 if n == 2 else 1}\n" for n in (0, 1, 2, 3))
+    found = first(lines + words + lost(0) + lost(1) + lost(3) + ends, world=4)
+    assert found is not None
+    assert (found.event.place.rank, found.event.name) == (2, "21")
+    assert "ledger 3" in found.event.line
+
+
+def test_of_equal_exit_statuses_the_first_report_accuses() -> None:
+    """All ranks end with status 1; the first to be reported gave the others no reason to end before it."""
+    words = "[rank1]: 2026-11-03 04:12:39 ledger 3 failed: cut by another hand\n"
+    ends = "".join(f"boss: rank {n} left with status 1\n" for n in (1, 0, 2))
+    found = first(words + lost(0) + lost(2) + ends)
+    assert found is not None
+    assert found.named == "the launcher reports its exit before those of the others"

@@ -195,3 +195,37 @@ def test_signal(line, fields):
 def test_signal_name(word, value, name):
     """A signal's name follows from its words or number; unknown ones have none."""
     assert signal_name(word, value) == name
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        (
+            "10:00:01 boss | replica 3 on cn-b7 (pid 812) left with status 21 after 3.0s",
+            {"task": 3, "node": "cn-b7", "exitcode": 21},
+        ),
+        ("[boss] rank 3 was killed by signal 9", {"task": 3, "signal": "SIGKILL"}),
+        ('level=error msg="worker 3 (pid 812) exited with exit code 7"', {"task": 3, "exitcode": 7}),
+        ("boss: trainer 3 died with signal SIGSEGV", {"task": 3, "signal": "SIGSEGV"}),
+    ],
+)
+def test_launchers_of_a_site(line, fields):
+    """A sentence with the process's number and how it ended, whatever the words."""
+    (found,) = ends(line + "\n")
+    assert found.fields == {**fields, "launcher": "own"}
+    assert found.resource.rank == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "boss: rank 3 exited with status 0\n",
+        "DataLoader worker 3 (pid 812) exited with status 1\n",
+        "worker 3 exited with status 1\n",
+        "[rank1]: child: rank 3 exited with status 1\n",
+        "boss: stopping 2 remaining ranks\nboss: rank 3 was ended by signal 15\n",
+    ],
+)
+def test_other_ends_of_a_site(text):
+    """Good ends, workers that may be no ranks, a rank's own children, and what the launcher stopped itself."""
+    assert ends(text) == []
