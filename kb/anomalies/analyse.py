@@ -102,7 +102,8 @@ def measure_run(
         run = replace(run, state=STALLED)  # whatever the scheduler says
         ending = ending_of(run, course, turned, off)
     measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)
-    if turned and run.state.upper() in ENDED_ITSELF and measure.raised:
+    lost = bool(turned) and turned[0].why == "loss" and not measure.has_exception
+    if turned and run.state.upper() in ENDED_ITSELF and measure.raised and not lost:
         turned = ()  # it went on until something ended it: its earlier slowness did not
         ending = ending_of(run, course, turned, off)
         measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)

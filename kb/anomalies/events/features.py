@@ -99,6 +99,11 @@ class EventMeasurer:
         return self._wave
 
     @property
+    def has_exception(self) -> bool:
+        """Whether an exception that nobody caught was raised once the run had turned."""
+        return self._first_raised is not None
+
+    @property
     def raised(self) -> bool:
         """Whether an exception was raised, or a consequence seen, once the run had turned."""
         return self._wave is not None or self._first_raised is not None
