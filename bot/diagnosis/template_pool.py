@@ -201,18 +201,15 @@ def _speaker(ref: StreamRef, head: bytes) -> re.Pattern[bytes] | None:
     return rank_prefix_of(head)
 
 
-def shards(
-    index: int, ref: StreamRef, year: int | None, shard: int, *, wide: bool = False
-) -> list[TemplateTask]:
+def shards(index: int, ref: StreamRef, year: int | None, shard: int, *, wide: bool = False) -> list[TemplateTask]:
     """Cut a stream into tasks; a compressed one, or one that a terminal wrapped, is a single task.
 
     `wide`: keep more places of each template where the stream is small and may be of several ranks.
     """
     size = ref.size or 0
-    if wide and size <= SMALL and is_plain(ref) and ref.resource.rank is None:
-        return [TemplateTask(index, ref, 0, None, year, LOOKS, wide=True)]
     if size <= shard + shard // 2 or not is_plain(ref) or width_of(_head(ref)) is not None:
-        return [TemplateTask(index, ref, 0, None, year, LOOKS)]
+        more = wide and size <= SMALL and is_plain(ref) and ref.resource.rank is None
+        return [TemplateTask(index, ref, 0, None, year, LOOKS, more)]
     cuts = list(range(0, size - shard // 2, shard))
     looks = max(LOOKS // len(cuts), FEWEST_LOOKS)
     return [

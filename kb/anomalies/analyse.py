@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.run import JOB, LineRef, RunProfile
-from kb.anomalies.core.severity_words import by_signal
+from kb.anomalies.core.severity_words import by_signal, stage_named
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
 from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import RankedEvent, choose_events, ending_of, rank_events
@@ -46,6 +46,7 @@ NEAR_END = 0.95
 LITTLE = 20.0  # seconds that slower steps of a run that ended well may cost
 MUCH = 2.5  # times as long a step takes that is told all the same
 STALLED = "TIMEOUT"  # the state of a run that hangs
+LOADS = ("checkpoint_load", "data_load")  # what an exception before the first step may say that it was doing
 ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 
 
@@ -213,7 +214,9 @@ def _stage(seen: RunView, events: Sequence[RankedEvent]) -> str:
         when = seen.ending.over
     text = f"{events[0].event.text} {spot.text}" if spot and events[0].raised else ""
     waited = stage_in_stacks(seen.run, seen.course, spot, seen.off)
-    return waited or stage_at(seen.run, seen.course, when, seen.off, spot=spot, text=text)
+    stage = waited or stage_at(seen.run, seen.course, when, seen.off, spot=spot, text=text)
+    before = not seen.course.beats and stage == "launch"
+    return (stage_named(text, LOADS) if before else None) or stage
 
 
 # --- as the report shows it ------------------------------------------------------------------------------------------

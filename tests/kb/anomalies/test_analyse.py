@@ -300,3 +300,31 @@ def test_the_last_line_of_a_node_that_ends_early_is_reported() -> None:
     found = look(replace(run, voices=(*run.voices[:3], short)))
     assert [(item.node, item.spot) for item in found.absent] == [("n3", last)]
     assert "the last line of n3: its log ends 390 s before the others" in {event.why for event in shown(found).events}
+
+
+def test_an_exception_that_the_good_run_has_too_does_not_count_as_one_that_ended_the_run() -> None:
+    """It lived with it."""
+    usual = ("n1", "KeyError: sidecar", None, 60.5)
+    found = look(a_run(BROKEN, usual), baseline_of(a_run(usual, state="COMPLETED")))
+    assert [event.event.text for event in found.events] == [BROKEN[1]]
+
+
+def test_a_loss_that_is_no_number_is_the_turn_if_nothing_was_raised_on_its_own() -> None:
+    """What a launcher ended later is no cause; an exception is."""
+    run = a_run(("n3", "Sending process 7 closing signal SIGTERM", None, 62.0))
+    lost = tuple(replace(beat, loss=float("nan")) if beat.step > 30 else beat for beat in run.beats)
+    good = baseline_of(a_run(state="COMPLETED"))
+    assert look(replace(run, beats=lost), good).step == 31
+    assert look(replace(a_run(BROKEN), beats=lost), good).turn is None
+
+
+def test_little_time_lost_at_the_end_of_a_run_that_ended_well_is_nothing() -> None:
+    """It may be chance, unless a step takes several times as long."""
+    good = baseline_of(a_run(state="COMPLETED"))
+    run = a_run(state="COMPLETED")
+    paces = [0.1] * 25 + [0.2] * 15
+    beats = tuple(
+        replace(beat, seconds=pace, spot=replace(beat.spot, time=1020.0 + sum(paces[: number + 1])))
+        for number, (beat, pace) in enumerate(zip(run.beats, paces, strict=True))
+    )
+    assert look(replace(run, beats=beats), good).turn is None

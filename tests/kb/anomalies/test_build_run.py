@@ -9,7 +9,8 @@ from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
 from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.runs.baseline_diff import Baseline, DifferingSetting, changed, differing_settings
-from kb.model import Attempt, Job, Resource, StreamRef
+from kb.model import Attempt, Job, ProgressPoint, Resource, StreamRef, Structure
+from kb.scanning.summary import Series, StreamSummary
 from kb.templates.miner import Miner
 from kb.templates.table import TemplateTable
 
@@ -111,3 +112,16 @@ def test_logs_that_count_their_ranks_from_zero_each_stay_whole() -> None:
     logs = [a_shared_log(*by_ranks(4, 5), name=name) for name in ("one.log", "two.log")]
     assert build_run(logs, (), Job(world_size=8)).heard == {"one.log", "two.log"}
     assert build_run(logs, (), Job(world_size=4)).heard == {f"rank {rank}" for rank in range(4)}
+
+
+def test_exceptions_keep_their_frames_and_losses_without_a_step_are_kept() -> None:
+    """Both come from what the scanner saw."""
+    ref = StreamRef("3.log", Resource(rank=3))
+    raised = Structure(
+        "exception", 40, 60, "OSError: full", {"frames": "/a/run.py:9 in main\n/a/io.py:4 in save_state"}
+    )
+    points = (ProgressPoint(10, loss=2.5), ProgressPoint(20, step=4, loss=2.4))
+    run = build_run((), (StreamSummary(ref, structures=(raised,), series=Series(points)),))
+    (stack,) = run.stacks
+    assert (stack.spot.node, stack.spot.offset, stack.frames) == ("rank 3", 40, ("main run.py", "save_state io.py"))
+    assert [(line.spot.offset, line.loss) for line in run.losses] == [(10, 2.5)]

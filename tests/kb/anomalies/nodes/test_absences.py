@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
 from kb.anomalies.nodes.absences import absences
 
@@ -69,3 +71,31 @@ def test_a_heartbeat_that_stops_while_other_lines_go_on_is_found() -> None:
 def test_a_healthy_run_lacks_nothing() -> None:
     """All end within a second of each other."""
     assert absences(a_run(beats({"rank 1": 39, "rank 2": 39})), {}, 1.0, None) == ()
+
+
+def test_a_rank_that_reports_only_once_it_is_told_to_stop_is_the_one_that_was_missing() -> None:
+    """Its last line before that shows where; the others report by themselves."""
+    lost = an_event("RuntimeError: Connection closed by peer", {rank: [40.0] for rank in RANKS if rank != "rank 3"})
+    told = an_event("Received SIGTERM: 15", {"rank 3": [44.0]})
+    late = an_event("RuntimeError: broken pipe", {"rank 3": [45.0]})
+    run = a_run(beats({"rank 3": 39}), lost, told, late)
+    ranked = {
+        event.id: replace(
+            event,
+            nodes={
+                rank: replace(seen, spots=tuple(replace(spot, rank=int(rank[-1])) for spot in seen.spots))
+                for rank, seen in event.nodes.items()
+            },
+        )
+        for event in run.events.values()
+    }
+    (odd,) = absences(replace(run, events=ranked), {}, 10.0, 38.0)
+    assert (odd.node, odd.spot and odd.spot.text, odd.spot and odd.spot.time) == ("rank 3", "heartbeat", 38.0)
+
+
+def test_a_line_that_only_some_ranks_print_now_and_then_does_not_stop() -> None:
+    """It is no heartbeat."""
+    some = {rank: [float(second) for second in range(0, 39, 3)] for rank in RANKS[:4]} | {
+        "rank 0": [1.0, 2.0, 3.0, 4.0]
+    }
+    assert absences(a_run(beats({}), an_event("slow read", some)), {}, 1.0, None) == ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
 from kb.anomalies.time.repeating import repeating_steps
 
 
@@ -41,3 +42,11 @@ def test_numbers_of_each_rank_and_numbers_that_jump_are_no_steps() -> None:
     assert repeating_steps(a_run(lambda rank, line: f"resident {600 + 17 * rank + line} MB")) == ()
     assert repeating_steps(a_run(lambda _, line: f"moved to {(line * 7919) % 101}")) == ()
     assert repeating_steps(a_run(lambda _, line: f"at {[0, 3, 8, 9, 20, 22][line]}.5 s")) == ()
+
+
+def test_a_loss_that_names_no_step_gets_the_one_that_was_under_way() -> None:
+    """By its place between the lines that count; behind the last of them, that one."""
+    run = a_run(lambda _, line: f"batch {4 * line + 4}", shared=True)
+    losses = tuple(StepLine(LineRef("train.log", at, "loss"), 0, None, 2.0) for at in (50, 153, 353, 900))
+    assert [beat.step for beat in repeating_steps(replace(run, losses=losses))] == [5, 10, 18, 24]
+    assert repeating_steps(replace(a_run(lambda *_: "no number"), losses=losses)) == ()
