@@ -34,6 +34,7 @@ _NUMBERED = re.compile(
 _HOST = re.compile(
     r"(?:node|host|nid|compute|dgx|hgx|cn|gpu|srv|rack|login)[a-z]{0,10}[-_]?[a-z]{0,3}\d{1,8}.*|.{1,60}\.[a-z]{2,12}"
 )
+_COMPOUND_NAME = re.compile(r"[a-z0-9]{2,}(?:[-_][a-z0-9]+){1,8}")
 _BEGINS = {"ip": "192.0.2.", "host": "node-", "name": "name-"}
 _PARTS = re.compile(r"[A-Za-z]+")
 _LIBRARY = re.compile(r"(?:site-packages|dist-packages)/((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60})")
@@ -125,7 +126,19 @@ class Anonymiser:
             name: what replaces an unknown word.
         """
         hidden = redact_bytes(line[:LONGEST].encode("utf-8", "replace"), emails=True).decode("utf-8", "replace")
-        return "".join(self._piece(token, keep, name) for token in tokens(hidden, self.names)).rstrip()
+        whole = self._without_compounds(hidden, name)
+        return "".join(self._piece(token, keep, name) for token in tokens(whole, self.names)).rstrip()
+
+    def _without_compounds(self, text: str, name: str) -> str:
+        """Return a text without the names that are made of several words, each of which may be one of the language."""
+        compounds = sorted((item for item in self.names if _COMPOUND_NAME.fullmatch(item)), key=lambda item: (-len(item), item))
+        if not compounds:
+            return text
+        found = re.compile(rf"(?i)(?<![\w-])(?:{'|'.join(map(re.escape, compounds))})(?![\w-])")
+        return found.sub(lambda hit: SOMEBODY if name == SOMEBODY else self._stand_in(self._kind(hit[0]), hit[0].lower()), text)
+
+    def _kind(self, text: str) -> str:
+        return "host" if _HOST.fullmatch(text.lower()) is not None else "name"
 
     def words(self, text: str, keep: Collection[str] = ()) -> str:
         """Return a person's text as plain words and commands in backticks, without markup, names, or placeholders of rule texts."""

@@ -57,3 +57,10 @@ def test_long_numbers_stay_different_and_of_one_length(known):
     cleaner = Anonymiser(words_of(known.rulebook))
     assert cleaner.line("1004301 of 1000000 used") == "1004301 of 1000000 used"
     assert cleaner.line("123456789 of 123400000 used") == "123000000 of 123000001 used"
+
+
+def test_a_name_of_several_words_goes_as_a_whole(known):
+    """Such as that of a job, each word of which is one of the language."""
+    cleaner = Anonymiser(words_of(known.rulebook), frozenset({"moe-tundra", "node"}))
+    assert cleaner.line("launch: moe-tundra starting, step 3") == "launch: name-a starting, step 3"
+    assert cleaner.words("moved moe-tundra to the other queue") == "moved (name) to the other queue"
