@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kb.learning.cases import Candidate, Case
 from kb.learning.discriminating_patterns import MinedPattern, told_of
-from kb.learning.endings import FAILED, ends_after, spread_of
-from kb.learning.events import CaseEvent, raised
+from kb.learning.events import CaseEvent, ends_after, raised
 from kb.learning.negative_corpus import Background, line_at, near_misses
 from kb.learning.regex_generalisation import aligned
 from kb.learning.rewordings import EventWords
@@ -22,6 +21,10 @@ from kb.rulebase.rule import Rule, Rulebook
 ENOUGH_HARM = 0.35  # of a line that is more than a beginning; a single incident needs one
 MOST_ALONE = 2  # incidents from which on a line before the deciding one is no accident
 CLOSE = 2  # lines
+FAILED: Final = frozenset(
+    {"FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "TIMEOUT", "DEADLINE", "ERROR", "CRASHLOOPBACKOFF"}
+)
+DAY = 86_400.0  # seconds
 SHOWN = 3  # incidents that a reason names
 
 
@@ -240,3 +243,22 @@ def named(numbers: Sequence[int]) -> str:
     """The incidents in words, the first few by their numbers."""
     more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
     return f"{'incidents' if len(numbers) > 1 else 'incident'} {', '.join(map(str, numbers[:SHOWN]))}{more}"
+
+
+def spread_of(cases: Sequence[Case]) -> str:
+    """How many jobs and days the incidents are of: one job that was requeued three times is one observation. Empty if unknown."""
+    jobs = {case.job for case in cases if case.job}
+    families = {case.family for case in cases if case.family}
+    days = {int(case.when // DAY) for case in cases if case.when is not None}
+    if not jobs or not days:
+        return ""
+    told = [
+        _many(len(jobs), "job"),
+        *([f"{_many(len(families), 'job name')}"] if families else []),
+        _many(len(days), "day"),
+    ]
+    return ", ".join(told)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

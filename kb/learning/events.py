@@ -11,6 +11,7 @@ from kb.anomalies.core.severity_words import harm, is_consequence, skeleton
 from kb.anomalies.runs.baseline_diff import ALIKE, SPARSE
 from kb.learning.cases import Case
 from kb.learning.messages import is_foreign, message_in, without_prefix
+from kb.parsers.logs.prefixes import peel
 from kb.templates.masking import LineKind, fold, shape_of
 
 MOST_LINES = 20_000  # of a case
@@ -36,6 +37,11 @@ _ANNOUNCES = re.compile(
 CLOSING = re.compile(
     r"(?i)\b(?:shut(?:ting)? ?down|leaving|exit(?:s|ing|ed)?|giving up|bailing out|stopping|terminating|quitting|bye|going down|cannot continue|dying)\b"
 )
+_EXITS = re.compile(
+    r"(?i)\bexit(?:ed|ing|s)? (?:with )?(?:exit )?(?:code|status)\b|\bexit code:? ?[1-9]|\bcore dumped\b|\b(?:ChildFailedError|FAILED)\b"
+    r"|\bMPI_ABORT\b|\bterminated by signal\b|\b(?:received|got) signal \d|\bjob .{0,60}\b(?:failed|cancelled)\b|\bstopped\W*$"
+)
+MOST_BEHIND = 400  # lines behind the deciding one in which the end of the program is looked for
 _CLOSING_WORDS = 6
 _CLOSED_WITHIN = 6  # lines
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|File \\?\"[^\"\n]{1,400}\", line \d")
@@ -290,3 +296,23 @@ def innermost(case: Case, line: CaseLine) -> str | None:
         if frame is not None and (not line.voice or voice_of(whole) == line.voice):
             found = frame[1]
     return found
+
+
+def ends_after(texts: Mapping[str, str], lines: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a source that has one of the lines says behind it that the program or the job ends, or an exception ends it."""
+    for source, own in lines.items():
+        whole = texts.get(source, "").split("\n")
+        at = max((whole.index(line) for line in own if line in whole), default=None)
+        if at is None:
+            continue
+        if any(_is_end(line) for line in whole[at + 1 : at + 1 + MOST_BEHIND] if line.strip()):
+            return True
+    return False
+
+
+def _is_end(line: str) -> bool:
+    data = line.encode("utf-8", "replace")
+    message = data[peel(data).end :].decode("utf-8", "replace").strip()
+    return any(char.isalpha() for char in message) and any(
+        regex.search(message) is not None for regex in (ENDING, CLOSING, _EXITS)
+    )

@@ -88,8 +88,8 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
                 f"Rule {other.id}, which names {other.fault}, looks for the same line: either the close-out is wrong, or that rule is too broad.",
             ),
         )
-    made = candidate_of(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
-    return replace(made, before=line_before(chosen, events, background))
+    candidate = candidate_of(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
+    return replace(candidate, before=line_before(chosen, events, background))
 
 
 def _without(

@@ -1,11 +1,10 @@
-"""What incidents show of the end of their runs, and how independent they are."""
+"""What incidents show of the end of their runs."""
 
 from __future__ import annotations
 
 import pytest
 
-from kb.learning.cases import Case
-from kb.learning.endings import ends_after, spread_of
+from kb.learning.events import ends_after
 
 LINE = "E0311 10:31:12.104000 811 depot.cc:93] lease of volume 3 was refused"
 
@@ -26,12 +25,3 @@ def test_the_end_stands_behind_the_line(behind: str, ended: bool) -> None:
     """In the same source; what stands before the line is another story."""
     assert ends_after({"a.log": f"start\n{LINE}\n{behind}\n"}, {"a.log": (LINE,)}) is ended
     assert ends_after({"a.log": f"{behind}\n{LINE}\n"}, {"a.log": (LINE,)}) is False
-
-
-def test_one_job_requeued_three_times_is_one_job() -> None:
-    """Three incidents of it are no three observations."""
-    same = [Case(number, job="7", family="llm", when=1000.0) for number in (1, 2, 3)]
-    other = [Case(number, job=str(number), family=f"llm-{number}", when=number * 90_000.0) for number in (1, 2, 3)]
-    assert spread_of(same) == "1 job, 1 job name, 1 day"
-    assert spread_of(other) == "3 jobs, 3 job names, 3 days"
-    assert spread_of([Case(1)]) == ""
