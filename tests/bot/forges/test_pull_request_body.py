@@ -111,7 +111,7 @@ def test_what_a_reviewer_reads():
 Incidents: 4, 7.
 Requested by `U0ADA`.
 
-**Evidence** (secrets and names masked)
+**Evidence** (secrets, names, hosts and ids replaced, each by one stand-in throughout; numbers as logged)
 
 ```text
 link p1 down
@@ -152,6 +152,7 @@ signalbox rules test nic-flaps --drafts --rules rules --on failed.log
 ```
 
 **To accept:** review `rule.yaml`, fix it in this branch if needed, and merge. A rule with status draft or shadow does not appear in answers yet.
+**To wait:** leave it open. When another incident is closed with the same cause, a new proposal updates this branch.
 **To reject:** close this pull request. The same pattern is not proposed again.
 After somebody commits to this branch, Signalbox only comments here.
 

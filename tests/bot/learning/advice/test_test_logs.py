@@ -118,6 +118,7 @@ def test_a_widened_rule_gets_a_log_on_which_it_speaks_now(url, base):
     assert len(logs) > MOST_WRITTEN
     healthy = next(name for name in advice.files if name.endswith("/silent/advised-healthy.log"))
     assert spoken(base, advice.files, [healthy]) == [[False, False]]
+    assert all(text in advice.files[healthy] for text in ("[info]", "recovered from: ", "will retry (1 of 3)"))
     assert leaked(advice) == []
 
 
