@@ -194,6 +194,7 @@ class Read(HTMLParser):
             "scope",
             "aria-label",
             "aria-labelledby",
+            "data-label",
             "aria-hidden",
             "open",
             "width",

@@ -207,6 +207,10 @@ def new(
     regex: Annotated[str | None, typer.Option("--regex", help="A regular expression for its log line.")] = None,
     log: Annotated[Path | None, typer.Option("--log", help="A log to test it on; secrets are masked.")] = None,
     rules: RulesFolder = None,
+    site: Annotated[
+        Path | None,
+        typer.Option("--site", metavar="FOLDER", help="Create it in this site overlay, not in the rules folder."),
+    ] = None,
 ) -> None:
     """Create the folder of a new rule: a draft that loads, and its first tests."""
     from bot.authoring.scaffold import NewRule, made, refusals, write
@@ -218,8 +222,9 @@ def new(
     if wrong:
         refuse(*wrong)
     result = made(wish, log)
-    write(folder / family / name, result)
-    say(str(folder / family / name))
+    place = (folder if site is None else site / "rules") / family / name
+    write(place, result)
+    say(str(place))
     for item in result.missing:
         say(f"still missing: {item}", err=True)
 

@@ -11,7 +11,7 @@ from kb.diagnosis.engine import diagnose
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.facts.evidence import Evidence
 from kb.model import Job, Resource, StreamRef
-from kb.report import Suspect
+from kb.report import REPORTED, Suspect
 from kb.rulebase.rule import DetectorTest, ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
 from tests.support.kb_samples import ACTIONS, OWNERS, ref, rule, scanned
 
@@ -701,3 +701,13 @@ def test_the_loss_of_the_run_accuses_nobody():
     logs = [(ref(f"logs/rank-{rank}.log", rank=rank, node="node-b"), "ready\n") for rank in range(3)]
 
     assert suspects_of(*logs, (ref("logs/rank-3.log", rank=3, node="node-b"), steps), job=Job(world_size=4)) == []
+
+
+def test_who_only_reports_what_all_share_is_not_accused() -> None:
+    """Of ranks that did not meet, the one that says so waits for the others; its line is no evidence against it."""
+    found = suspects_of(
+        (ref("rank-2.log", rank=2), "waiting for clients. 3/4 clients joined\n"),
+        *((ref(f"rank-{n}.log", rank=n), "ready\n") for n in (0, 1, 3)),
+    )
+
+    assert [(item.rank, item.why) for item in found] == [(2, REPORTED)]

@@ -1,0 +1,42 @@
+"""What goes first where an answer is too long for the screen, and how long lines and telling words are cut."""
+
+from __future__ import annotations
+
+from bot.render.excerpt import excerpt
+from bot.render.text_fit import fitted
+from bot.render.text_page import OutputLine, Reading, TextPage, Weight
+
+
+def test_the_beginning_of_the_evidence_stays_where_not_all_of_it_fits():
+    """Its place and its first rows; nothing of it where only its place would fit."""
+    lead = [OutputLine(f"lead {n}") for n in range(5)]
+    evidence = [OutputLine(f"evidence {n}", weight=Weight.EVIDENCE) for n in range(6)]
+
+    def shown(rows: int) -> list[str]:
+        return [line.text for line in fitted([*lead, *evidence], rows, 80)[0]]
+
+    assert shown(9) == [*(f"lead {n}" for n in range(5)), "evidence 0", "evidence 1", "evidence 2"]
+    assert shown(7) == [f"lead {n}" for n in range(5)]
+    assert len(shown(11)) == 11
+
+
+def test_of_long_telling_words_both_ends_are_kept():
+    """Messages name what failed at their beginning and why at their end."""
+    line = f"warning: {'beginning ' * 20}{'middle ' * 40}{'end ' * 40}tail"
+    cut, span = excerpt(line, (9, len(line) - 5), 120)
+
+    assert cut.startswith("warning: beginning")
+    assert cut.endswith("end end ...")
+    assert "middle" not in cut
+    assert len(cut) < 140
+    assert span is None
+
+
+def test_words_longer_than_a_row_are_not_underlined():
+    """Carets below every row would say nothing and double the height."""
+    short, long = TextPage(80, Reading()), TextPage(80, Reading())
+    short.underlined("a telling word", 2, (2, 9))
+    long.underlined("telling " * 20, 2, (0, 160))
+
+    assert [line.text for line in short.lines] == ["  a telling word", "    ^^^^^^^"]
+    assert not any("^" in line.text for line in long.lines)
