@@ -111,7 +111,8 @@ def _mark_suspects(
         exact = min(lasts, default=cause)
     for row in rows:
         if row.error is not None and row.error.cause and row.error.time == cause:
-            row.error = replace(row.error, time=exact, cause=not suspects or row in suspects)  # others only noticed it
+            its = not suspects or any(row is suspect for suspect in suspects)  # another one only noticed it
+            row.error = replace(row.error, time=exact, cause=its)
     for row in suspects:
         row.error = row.error or RowError(exact, report.diagnoses[0].title, cause=True)
     return exact

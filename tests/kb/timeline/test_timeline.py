@@ -282,3 +282,12 @@ def test_who_was_killed_did_not_write_on():
         RowError(NOON + 297.4, "A GPU left the bus", cause=True),
     )
     assert [(mark.kind, mark.time) for mark in made.marks] == [("cause", NOON + 297.4)]
+
+
+def test_the_star_is_the_suspects_not_the_witness():
+    """The line that shows the cause may be another rank's: it noticed first what the suspect did."""
+    told = EvidenceItem("e1", "line", "logs/rank-0.log", "received 2304 bytes", rank=0, offset=0, time=NOON + 50.0)
+    report = accused(Suspect("rank", rank=1), evidence=(told,))
+    made = timeline(Evidence(streams=tuple(log(rank) for rank in range(4))), report)
+
+    assert [row.label for row in made.rows if row.error is not None and row.error.cause] == ["rank 1"]

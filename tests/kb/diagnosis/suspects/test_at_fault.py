@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 
@@ -703,11 +704,14 @@ def test_the_loss_of_the_run_accuses_nobody():
     assert suspects_of(*logs, (ref("logs/rank-3.log", rank=3, node="node-b"), steps), job=Job(world_size=4)) == []
 
 
-def test_who_only_reports_what_all_share_is_not_accused() -> None:
-    """Of ranks that did not meet, the one that says so waits for the others; its line is no evidence against it."""
-    found = suspects_of(
-        (ref("rank-2.log", rank=2), "waiting for clients. 3/4 clients joined\n"),
-        *((ref(f"rank-{n}.log", rank=n), "ready\n") for n in (0, 1, 3)),
-    )
+@pytest.mark.parametrize(
+    ("fault", "why"), [("config_error", REPORTED), ("dependency", REPORTED), ("code_bug", "seen in own log")]
+)
+def test_who_only_reports_what_all_share_is_not_accused(monkeypatch, fault, why) -> None:
+    """A setting or an environment belongs to the whole job; code that fails on one rank alone may well be that rank's."""
+    faults = {**FAULTS, fault: FaultClass(fault, "software", "At fault")}
+    own = replace(BOOK, faults=faults, rules=(rule("wrong", fault, Pattern("w", regex="cannot go on")), *BOOK.rules))
+    monkeypatch.setattr(sys.modules[__name__], "BOOK", own)
+    logs = [(ref(f"rank-{n}.log", rank=n), "cannot go on\n" if n in (2, 5) else "ready\n") for n in range(8)]
 
-    assert [(item.rank, item.why) for item in found] == [(2, REPORTED)]
+    assert [(item.rank, item.why) for item in suspects_of(*logs)] == [(2, why), (5, why)]
