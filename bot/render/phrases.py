@@ -297,9 +297,15 @@ def missing(gap: Gap) -> str:
     return f"{gap.source}{scope}: {gap.reason}{amount}{effect}"
 
 
+def _source_name(source: str) -> str:
+    """Return what misses something: process ids are processes."""
+    name = source.partition("/")[0]
+    return "processes" if name.replace(",", "").isdigit() else _SOURCES.get(name, name)
+
+
 def missing_in_short(report: Report) -> str:
     """Return one line for all missing evidence: the sources that miss something, and how many rules were skipped."""
-    sources = Counter(_SOURCES.get(name := gap.source.partition("/")[0], name) for gap in report.gaps)
+    sources = Counter(_source_name(gap.source) for gap in report.gaps)
     names = few([f"{name} ({count})" if count > 1 else name for name, count in sources.items()], limit=_MISSING_NAMED)
     skipped = f"{many(len(report.not_evaluated), 'rule')} skipped" if report.not_evaluated else ""
     return "; ".join(part for part in (names, skipped) if part)
