@@ -131,11 +131,15 @@ class Anonymiser:
 
     def _without_compounds(self, text: str, name: str) -> str:
         """Return a text without the names that are made of several words, each of which may be one of the language."""
-        compounds = sorted((item for item in self.names if _COMPOUND_NAME.fullmatch(item)), key=lambda item: (-len(item), item))
+        compounds = sorted(
+            (item for item in self.names if _COMPOUND_NAME.fullmatch(item)), key=lambda item: (-len(item), item)
+        )
         if not compounds:
             return text
         found = re.compile(rf"(?i)(?<![\w-])(?:{'|'.join(map(re.escape, compounds))})(?![\w-])")
-        return found.sub(lambda hit: SOMEBODY if name == SOMEBODY else self._stand_in(self._kind(hit[0]), hit[0].lower()), text)
+        return found.sub(
+            lambda hit: SOMEBODY if name == SOMEBODY else self._stand_in(self._kind(hit[0]), hit[0].lower()), text
+        )
 
     def _kind(self, text: str) -> str:
         return "host" if _HOST.fullmatch(text.lower()) is not None else "name"
