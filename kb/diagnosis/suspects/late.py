@@ -1,4 +1,4 @@
-"""The rank that others waited for in vain: how it differs from them, and what it said last."""
+"""The rank that others waited for without success: how it differs from them, and what it said last."""
 
 from __future__ import annotations
 

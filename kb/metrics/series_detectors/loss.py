@@ -101,7 +101,7 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
 
 
 def _of_last_run(losses: Sequence[ProgressPoint]) -> Sequence[ProgressPoint]:
-    """Return the losses since the epochs last began anew: a new run in the same log starts at a high loss."""
+    """Return the losses since the epochs last began at the first: a new run in the same log starts at a high loss."""
     start, before = 0, None
     for index, point in enumerate(losses):
         if point.epoch is None or point.validation:

@@ -74,7 +74,7 @@ _OWN = lazy_compile(
     rb"(?:(?:exit |return )?(?:status|code|value) ?[=:]? ?(?P<code>-?\d{1,6})|(?:the )?signal ?[=:]? ?(?:(?P<number>\d{1,3})|(?P<name>SIG[A-Z]{2,6}[12]?))\b)"
 )
 _STOPS = lazy_compile(
-    rb"(?i)\b(?:stopping|terminating|killing|signall?ing|shutting down|tearing down|sen(?:t|ding) SIG[A-Z]+ to)\b.{0,60}"
+    rb"(?i)\b(?:stopping|terminating|killing|signal{1,2}ing|shutting down|tearing down|sen(?:t|ding) SIG[A-Z]+ to)\b.{0,60}"
     rb"\b(?:remaining|others?|rest|all|members|workers|ranks|processes|everyone|gang|group)\b"
 )
 _KILLING = lazy_compile(rb"Killing subprocess (\d{1,9})")

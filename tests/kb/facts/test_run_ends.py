@@ -42,7 +42,7 @@ from kb.facts.run_ends import closes, end_lines, is_fatal, is_frame, save_lost
         ("reached step 40, final checkpoint is durable", "completed"),
         ("final checkpoint could not be written", None),
         ("Training Time: 04:44:00", "completed"),
-        ("Time ellapsed in training is: 6762.448", "completed"),
+        ("Time elapsed in training is: 6762.448", "completed"),
         ("Optimization complete with best validation score of 5.66 %, on iteration 36960", "completed"),
         ("The training code for file  ran for 330.08m", "completed"),
         ("Training finished after not improving. Early Stop!", "completed"),

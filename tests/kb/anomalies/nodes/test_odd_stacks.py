@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kb.anomalies.core.run import LineRef, RunProfile, RunSource, RunStack, StepLine
 from kb.anomalies.nodes.odd_stacks import odd_stack
 from kb.anomalies.time.change_step import StepCourse
@@ -11,7 +13,7 @@ WAITING = ("main run.py", "fit trainer.py", "run_validation loop.py", "barrier d
 ALONE = ("main run.py", "fit trainer.py", "run_validation loop.py", "read_part feed.py")
 
 
-def a_run(paths: dict[int, tuple[str, ...]], at: float | None = 50.0) -> RunProfile:
+def a_run(paths: Mapping[int, tuple[str, ...]], at: float | None = 50.0) -> RunProfile:
     """Ranks with the frames of their last exceptions."""
     stacks = tuple(
         RunStack(LineRef(f"{rank}.log", 90, "RuntimeError: gone", None, at, f"rank {rank}", rank), frames)
