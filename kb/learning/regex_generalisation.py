@@ -25,6 +25,7 @@ LONGEST = 900  # characters of a regex
 LONGEST_SAID = 180  # characters of a sentence
 MOST_VALUES = 3  # numbers of a line that the summary repeats
 COUNT = r"(?:[1-9][\d.]{0,18}|0\.\d{1,18})"  # of things: none of them is no failure
+LOSSES = frozenset({"dropped", "skipped", "retries", "overdue", "discarded", "unanswered", "stale"})
 ERRNO = "errno"  # the number behind it says what failed, as words do
 WILD = r".{0,120}"
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]+")
@@ -269,23 +270,22 @@ def _value(names: Collection[str], token: Token, *, glued: bool) -> str | None:
 
 
 def _counts(pieces: Sequence[Piece], index: int) -> bool:
-    """Whether a number counts what the next word names, as in "12 requests dropped", and is zero in no incident seen."""
+    """Whether a number counts what went wrong, as in "12 requests dropped", and is zero in no incident seen.
+
+    None of them is no failure then. Of other things, as in "shrank to 0 actors", none may be the worst.
+    """
     token = pieces[index].token
     if token is None or token.kind != "number" or not token.text.strip("0."):
         return False
-    behind = [piece.token for piece in pieces[index + 1 : index + 3]]
-    if (
-        len(behind) < 2
-        or behind[0] is None
-        or behind[0].kind != "space"
-        or behind[1] is None
-        or behind[1].kind != "word"
-    ):
+    behind = pieces[index + 1 : index + 5]
+    words = [piece.word for piece in behind[1:4:2]]
+    if not behind or behind[0].token is None or behind[0].token.kind != "space" or not words or not words[0]:
         return False
     ahead = next(
         (piece.token for piece in reversed(pieces[:index]) if piece.token is None or piece.token.kind != "space"), None
     )
-    return ahead is None or ahead.kind != "word" or ahead.text.lower() in LEADING
+    counted = ahead is None or ahead.kind != "word" or ahead.text.lower() in LEADING
+    return counted and any(is_bad(word) or word.lower() in LOSSES for word in words if word)
 
 
 def _with_value(pieces: Sequence[Piece], stop: int, *, numbers: bool) -> int:

@@ -426,6 +426,8 @@ def test_none_of_them_is_no_failure():
     assert re.search(regex, "depot quiesced, 12 requests dropped by the owner")
     assert not re.search(regex, "depot quiesced, 0 requests dropped by the owner")
     assert "{value_1|...} requests dropped" in candidate.said
+    none = found([case(item, text.replace("requests dropped", "actors kept").format(item * 7)) for item in (1, 2, 3)])
+    assert re.search(none.match["line"]["regex"], "depot quiesced, 0 actors kept by the owner")
     zero = found([case(item, text.format(item - 1)) for item in (1, 2, 3)]).match["line"]["regex"]
     assert re.search(zero, "depot quiesced, 0 requests dropped by the owner")
 
