@@ -44,7 +44,8 @@ _SKIPPED = lazy_compile(rb"skipped(?: iterations)?" + _TO + rb"(?P<value>\d{1,12
 _NAN_ITERATIONS = lazy_compile(rb"nan iterations:[ ]{0,8}0*[1-9]")
 _NAMED_SECONDS = lazy_compile(
     rb"(?:elapsed[_ ]time[_ ]per[_ ]iteration[_ (]{1,2}(?P<elapsed>ms|s)\)?|iter time \(s\)|train_step_timing in s"
-    rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time|(?<!\w)(?:avg_)?batch_cost|(?P<per>per_step_time))"
+    rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time|(?<!\w)(?:avg_)?batch_cost|(?P<per>per_step_time)"
+    rb"|(?<![\w/])(?:took|duration|dt|(?:step|iter|batch)(?:_time|_duration)?)_(?P<named>ms|s|secs?|seconds))"
     + _TO
     + rb"(?P<value>"
     + NUMBER
@@ -172,7 +173,8 @@ def find_seconds(text: bytes) -> float | None:
         value = parse_float(match["value"])
         if value is None or match["speed"] == b"iter/s":
             return 1 / value if value else None
-        return value / 1000 if match["elapsed"] == b"ms" or (match["per"] and match["unit"]) else value
+        milliseconds = b"ms" in (match["elapsed"], match["named"]) or (match["per"] and match["unit"])
+        return value / 1000 if milliseconds else value
     match = _PLAIN_SECONDS.search(text)
     if match is None:
         value = find_number(_MILLISECONDS, text)
