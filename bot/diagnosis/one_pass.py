@@ -47,8 +47,7 @@ class OnePass:
         options: ScanOptions = DEFAULTS,
     ) -> tuple[StreamSummary, ...]:
         """See `scan_pool.scan_all`. The logs among the streams are mined, too."""
-        wide = sum(map(_has_templates, refs)) <= template_pool.MOST_WIDE
-        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year, wide=wide)]
+        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year)]
         tasks.sort(key=lambda task: -task.scan.size)  # so that no worker is left with a large one at the end
         workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
         total = sum(task.scan.size + template_pool.EACH for task in tasks)
@@ -83,13 +82,13 @@ def _has_templates(ref: StreamRef) -> bool:
     return ref.group == "logs"
 
 
-def _tasks(index: int, ref: StreamRef, year: int | None, *, wide: bool) -> list[OnePassTask]:
+def _tasks(index: int, ref: StreamRef, year: int | None) -> list[OnePassTask]:
     """Cut a stream as the miner does: the cuts change nothing in a summary, but limit how many lines are examined for templates."""
     if not _has_templates(ref):
         return [OnePassTask(task, None) for task in scan_pool.shards(index, ref, year)]
     return [
         OnePassTask(ScanTask(index, ref, task.start, task.stop, year), task)
-        for task in template_pool.shards(index, ref, year, template_pool.SHARD, wide=wide)
+        for task in template_pool.shards(index, ref, year, template_pool.SHARD)
     ]
 
 

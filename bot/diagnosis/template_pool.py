@@ -35,7 +35,6 @@ Tell = Callable[[int], None]
 
 SHARD = 64 * 1024 * 1024
 ALONE = 8 * 1024 * 1024  # below this size, a pool costs more than it saves
-SMALL, MOST_WIDE = 2 * 1024 * 1024, 16  # bytes of a stream, and streams, of whose templates more places are kept
 EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
 LEARNED, STRANGE = 4096, 3072  # lines examined in full: remembered from other streams; per stream that resembles them
 PENDING = 2  # Ray tasks in flight per worker
@@ -62,7 +61,6 @@ class TemplateTask:
     stop: int | None = None
     year: int | None = None
     looks: int = LOOKS
-    wide: bool = False
 
     @property
     def size(self) -> int:
@@ -91,8 +89,7 @@ def tables(
     Raises:
         UnreadableInput: the engine is Ray, but it is not installed, or its cluster cannot be reached or cannot run this.
     """
-    wide = len(streams) <= MOST_WIDE
-    tasks = [task for index, ref in enumerate(streams) for task in shards(index, ref, year, shard, wide=wide)]
+    tasks = [task for index, ref in enumerate(streams) for task in shards(index, ref, year, shard)]
     here = max(1, min(workers or len(os.sched_getaffinity(0)), len(tasks)))
     total = sum(task.size + EACH for task in tasks)
     ordered = sorted(tasks, key=lambda task: -task.size)  # so that no worker is left with a large one at the end
@@ -148,7 +145,6 @@ class Mining:
             width=width_of(head) if task.start == 0 and task.stop is None else None,
             shapes=shapes,
             looks=self._looks,
-            wide=task.wide,
         )
         self._gaps = ahead.gaps
         for block in ahead if self._at else ():
@@ -201,15 +197,11 @@ def _speaker(ref: StreamRef, head: bytes) -> re.Pattern[bytes] | None:
     return rank_prefix_of(head)
 
 
-def shards(index: int, ref: StreamRef, year: int | None, shard: int, *, wide: bool = False) -> list[TemplateTask]:
-    """Cut a stream into tasks; a compressed one, or one that a terminal wrapped, is a single task.
-
-    `wide`: keep more places of each template where the stream is small and may be of several ranks.
-    """
+def shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[TemplateTask]:
+    """Cut a stream into tasks; a compressed one, or one that a terminal wrapped, is a single task."""
     size = ref.size or 0
     if size <= shard + shard // 2 or not is_plain(ref) or width_of(_head(ref)) is not None:
-        more = wide and size <= SMALL and is_plain(ref) and ref.resource.rank is None
-        return [TemplateTask(index, ref, 0, None, year, LOOKS, more)]
+        return [TemplateTask(index, ref, 0, None, year, LOOKS)]
     cuts = list(range(0, size - shard // 2, shard))
     looks = max(LOOKS // len(cuts), FEWEST_LOOKS)
     return [

@@ -30,8 +30,8 @@ from kb.templates.table import TableSpan, TemplateTable, merge, renamed
 from kb.templates.template import (
     FIRST,
     KEEP,
+    LAST,
     MOST,
-    WIDE,
     Occurrence,
     Template,
     TemplatePlace,
@@ -92,8 +92,7 @@ class Miner:
 
     `width`: at which a terminal cut the stream's lines (kb.templates.wrapped_lines); such a stream is mined whole, not in shards. `year`:
     of timestamps without one. `shapes`: what earlier miners of the same process have learned, for similar streams. `looks`: the number of
-    lines examined in full; later lines that resemble no other are only counted (kb.templates.lookup_budget). `wide`: keep more places, of a
-    small stream.
+    lines examined in full; later lines that resemble no other are only counted (kb.templates.lookup_budget).
     """
 
     def __init__(
@@ -107,10 +106,8 @@ class Miner:
         width: int | None = None,
         shapes: ShapeIndex | None = None,
         looks: int = LOOKS,
-        wide: bool = False,
     ) -> None:
         self._ref, self._year = ref, year
-        self._places = WIDE if wide else FIRST
         self._own_start, self._own_stop = own_start, own_stop
         self._base = origin  # of `_carry`
         self._carry = b""
@@ -292,12 +289,12 @@ class Miner:
             records.append(record)
             record.count += len(indexes)
             self._events += len(indexes)
-            if len(record.first) < self._places:  # blocks come in order: what is full stays
-                early = indexes[: self._places - len(record.first)].tolist()
+            if len(record.first) < FIRST:  # blocks come in order: what is full stays
+                early = indexes[: FIRST - len(record.first)].tolist()
                 record.first += [self._seen(block, index) for index in early]
-            if len(indexes) < self._places:
+            if len(indexes) < LAST:
                 self._read_late(record)
-            record.late = [(block, index) for index in indexes[-self._places :].tolist()]
+            record.late = [(block, index) for index in indexes[-LAST:].tolist()]
         for record in self._late:
             if record.late and record.late[0][0] is not block:
                 self._read_late(record)
@@ -305,7 +302,7 @@ class Miner:
         return np.array([record.number for record in records], np.int64)
 
     def _read_late(self, record: _Record) -> None:
-        record.last = [*record.last, *(self._seen(*place) for place in record.late)][-self._places :]
+        record.last = [*record.last, *(self._seen(*place) for place in record.late)][-LAST:]
         record.late = []
 
     def _note_voices(self, block: LineBlock, numbers: _Ints) -> None:
@@ -413,14 +410,14 @@ class Miner:
             if text != other.template.text:
                 other.template = replace(other.template, text=text)
             other.count += record.count
-            other.first = sorted((*other.first, *record.first), key=_OFFSET)[: self._places]
-            other.last = sorted((*other.last, *record.last), key=_OFFSET)[-self._places :]
+            other.first = sorted((*other.first, *record.first), key=_OFFSET)[:FIRST]
+            other.last = sorted((*other.last, *record.last), key=_OFFSET)[-LAST:]
             other.ranks.update(record.ranks)
             other.nodes.update(record.nodes)
         return found
 
     def _occurrence(self, record: _Record) -> Occurrence:
-        last = sorted(record.last, key=_OFFSET)[-self._places :]
+        last = sorted(record.last, key=_OFFSET)[-LAST:]
         places = {seen.offset: self._place(seen) for seen in (*record.first, *last)}
         return Occurrence(
             record.template,

@@ -13,7 +13,6 @@ MOST = 4096  # templates of a table, roughly: the maximum of `_weight`
 KEEP = 64  # different templates of a group before it folds; a family folds at FAMILY times as many
 FAMILY = 16
 FIRST, LAST = 4, 4  # places kept per template
-WIDE = 64  # of both, in a small stream of several ranks, so that places of each are kept
 MOST_VOICES = 1024  # ranks, and nodes, counted per template
 WIDEST = 32  # words that are told apart; the rest of a text counts as one more
 

@@ -85,17 +85,3 @@ def test_ranks_of_an_unknown_form_are_compared_with_each_other(tmp_path) -> None
     told = {event.text: set(event.nodes) for event in run.events.values()}
     assert told["seal of the manifest is broken"] == {"rank 11"}
     assert told["window shuffled"] == {f"rank {rank}" for rank in range(12)}
-
-
-def test_more_places_are_kept_of_a_small_stream_of_several_ranks(tmp_path) -> None:
-    """So that the first and last lines of each are; of many streams, or of one rank, fewer do."""
-    path = tmp_path / "train.log"
-    path.write_bytes(a_log("{host}/{rank:>2} ~ ", 12))
-    (table,) = tables(discover([path]).streams, year=2026, workers=1).tables
-    told = next(seen for seen in table.templates.values() if seen.template.text == "window shuffled")
-    assert len({place.rank for place in told.places}) == 12
-    many = [tmp_path / f"{number}.log" for number in range(20)]
-    for other in many:
-        other.write_bytes(a_log("{host}/{rank:>2} ~ ", 12))
-    for table in tables(discover(many).streams, year=2026, workers=1).tables:
-        assert max(len(seen.places) for seen in table.templates.values()) <= 8
