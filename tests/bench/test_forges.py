@@ -42,7 +42,7 @@ def found(path=PATH, body=None, query=None, status=200, answer=None):
 def test_what_is_documented_passes():
     """Parameters and schemas behind references, too, and a refusal of anything."""
     assert found(query={"dry": "1"}) == []
-    assert found(status=422, body={"titel": "A rule"}, answer={"message": "no"}) == []
+    assert found(status=422, body={"headline": "A rule"}, answer={"message": "no"}) == []
 
 
 @pytest.mark.parametrize(
