@@ -47,7 +47,6 @@ def small(monkeypatch):
     for module in (scan_pool, template_pool):
         monkeypatch.setattr(module, "ALONE", 0)
         monkeypatch.setattr(module, "SHARD", 100_003)
-    monkeypatch.setattr(template_pool, "SMALL", 50_000)  # of streams that are cut, fewer places are kept
 
 
 @pytest.mark.parametrize("workers", [1, 2])
