@@ -198,12 +198,13 @@ class Indicator:
 
 @dataclass(frozen=True, slots=True)
 class Indicators:
-    """What stands out, by kind; the main answer where no rule matches."""
+    """What stands out, by kind; the main answer where no rule matches. `compared_with`: what the run was compared with."""
 
     events: tuple[Indicator, ...] = ()
     nodes: tuple[Indicator, ...] = ()
     stages: tuple[Indicator, ...] = ()
     iterations: tuple[Indicator, ...] = ()
+    compared_with: str = ""
 
 
 Ballot = Literal["yes", "no", "not_observable"]  # the vote of a hang probe

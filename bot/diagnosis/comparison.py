@@ -117,7 +117,7 @@ def _good(
     if folder is None:
         return _kept(job, find)
     try:
-        return _read([folder], mine, within=root if own else None)
+        return _read([folder], mine, within=root if own else None, label=f"in {BASELINE}/" if own else "")
     except SignalboxError as error:
         return None, (Gap("no_baseline", str(folder), f"the good run could not be read: {error}"),)
 
@@ -139,14 +139,14 @@ def read_baseline(paths: Sequence[Path], *, workers: int | None = None) -> tuple
 
 
 def _read(
-    paths: Sequence[Path], mine: Callable[..., MinedTables], within: Path | None = None
+    paths: Sequence[Path], mine: Callable[..., MinedTables], within: Path | None = None, label: str = ""
 ) -> tuple[Baseline | None, tuple[Gap, ...]]:
     roots = [path / "logs" if (path / "logs").is_dir() else path for path in paths]
     found = discover(roots, within=within)
     if not found.streams:
         return None, (Gap("no_baseline", str(paths[0]), "the good run has no logs; nothing was compared with it"),)
     mined = mine(found.streams)
-    good = baseline_of(build_run(mined.tables), str(paths[0]))
+    good = baseline_of(build_run(mined.tables), label or str(paths[0]))
     if good.lines < FEWEST:
         reason = f"the good run has only {good.lines} lines; nothing was compared with it"
         return None, (*mined.gaps, Gap("no_baseline", str(paths[0]), reason))

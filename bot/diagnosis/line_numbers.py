@@ -10,7 +10,7 @@ from pathlib import Path
 from bot.runtime.redaction.structure import redacted
 from connectors.bundles.streams import StreamReader, is_plain
 from kb.model import StreamRef
-from kb.report import EvidenceItem, Indicators, Report
+from kb.report import EvidenceItem, Report
 
 SHOWN = 512
 MOST = 1 << 30  # a line further into the source is not worth reading for its number
@@ -30,7 +30,7 @@ def resolve(report: Report, root: Path | None) -> Report:
     events = tuple(
         replace(event, evidence=item(event.evidence) if event.evidence else None) for event in report.indicators.events
     )
-    indicators = Indicators(events, report.indicators.nodes, report.indicators.stages, report.indicators.iterations)
+    indicators = replace(report.indicators, events=events)
     return redacted(replace(report, diagnoses=diagnoses, indicators=indicators))
 
 

@@ -352,6 +352,7 @@ MEANING: Mapping[str, str] = {
     "Indicators.nodes": "Nodes that stand out.",
     "Indicators.stages": "Stages that stand out.",
     "Indicators.iterations": "Iterations that stand out.",
+    "Indicators.compared_with": "What the run was compared with: a good run of the same job, or what healthy runs of other jobs print, and its ranks or nodes with one another; empty if nothing was compared.",
     "Indicator.what": "What stands out.",
     "Indicator.why": "Why it stands out.",
     "Indicator.evidence": "Where it was found, null if it is not a single line.",

@@ -359,6 +359,8 @@ def _indicators(page: TextPage, report: Report) -> None:
         if len(kept) < len(items):
             with page.weighing(Weight.MORE_EVIDENCE):
                 page.field("", f"... and {len(items) - len(kept)} more", "quiet")
+    with page.weighing(Weight.MORE_EVIDENCE):
+        page.field("Compared", f"with {found.compared_with}" if found.compared_with else "", "quiet")
 
 
 def _indicator(page: TextPage, label: str, item: Indicator) -> None:

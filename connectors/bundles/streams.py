@@ -24,6 +24,7 @@ from kb.values import dataclass
 BLOCK = 4 * 1024 * 1024
 MOST_FILES = 50_000
 DEEPEST = 24
+_NOT_COMPARED = "compared only where no known fault explains the failure, or with --deep"
 BOMB_OUTPUT = 1 << 30  # this much text from a compressed file is always allowed
 BOMB_RATIO = 300  # a higher ratio beyond BOMB_OUTPUT is treated as a decompression bomb
 MOST_OUTPUT = 64 << 30
@@ -97,7 +98,7 @@ def _walk(path: Path, gaps: list[Gap], *, bundle: bool) -> Iterator[Path]:
             folders.clear()
         if bundle and depth == 0:
             parts = sorted(set(folders) & NOT_READ)
-            gaps.extend(Gap("part_not_read", name, f"this version does not read the bundle's {name}") for name in parts)
+            gaps.extend(Gap("not_compared", name, _NOT_COMPARED) for name in parts)
             folders[:] = [name for name in folders if name not in NOT_LOGS]
         folders.sort()
         for name in sorted(files):

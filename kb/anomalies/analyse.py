@@ -65,6 +65,7 @@ class RunFindings:
     changed: tuple[tuple[str, str, str], ...] = ()
     unlike: tuple[DifferingSetting, ...] = ()
     said: tuple[str, ...] = ()
+    compared_with: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,9 @@ def find_anomalies(
     seen = measure_run(run, good, known, pool)
     run, off, course, turned, ending = seen.run, seen.off, seen.course, seen.turned, seen.ending
     if ending.well and not turned:
-        return RunFindings(said=tuple(said), changed=changed(run, good) if good else ())
+        return RunFindings(
+            said=tuple(said), changed=changed(run, good) if good else (), compared_with=_peers(run, good, pool)
+        )
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
     events = choose_events(weighed)
     still, drifted = _still(seen, events), drifting(run)
@@ -167,7 +170,18 @@ def find_anomalies(
         changed(run, good) if good else (),
         differing_settings(run),
         tuple(said),
+        _peers(run, good, pool),
     )
+
+
+def _peers(run: RunProfile, good: Baseline | None, pool: Baseline | None) -> str:
+    """What the run was compared with: a good run of the job, or what healthy runs of other jobs print; and its own parts."""
+    own = f"its {len(run.heard)} ranks or nodes with one another" if len(run.heard) > 1 else ""
+    if good is not None:
+        runs = f"the good run {good.label}".rstrip() + f" ({good.lines:,} lines)"
+    else:
+        runs = f"what {pool.label} print" if pool is not None else ""
+    return ", and ".join(part for part in (runs, own) if part)
 
 
 def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
@@ -262,7 +276,7 @@ def shown(found: RunFindings) -> Indicators:
     ]
     stages = (Indicator(found.stage, "estimated stage of the failure"),) if found.stage else ()
     steps = (Indicator(str(found.step), "estimated step of the failure"),) if found.step is not None else ()
-    return Indicators(tuple(events), tuple(nodes), stages, steps)
+    return Indicators(tuple(events), tuple(nodes), stages, steps, found.compared_with)
 
 
 def _few(nodes: Sequence[str]) -> str:

@@ -29,11 +29,17 @@ LONGEST = 512  # maximum characters of a line
 BLOCK = 600  # bytes of a launcher's failure block that precede its exit code
 # classes that report another process's failure, a stop from outside, or no failure at all
 _PASSED_ON = lazy_compile(
-    r"(?:ChildFailed|CalledProcess|ProcessExited|ProcessRaised|Signal|DistBackend|DistNetwork|DistStore|BrokenPipe|BrokenProcessPool"
-    r"|Connection\w*|Remote\w*|WorkerCrashed|WorkerDied|ActorDied|RayActor|RayTask|NodeDied|OwnerDied|TaskCancelled|Cancelled|EOF"
+    r"(?:ChildFailed|CalledProcess|ProcessExited|ProcessRaised|Signal|DistBackend|DistNetwork|DistStore|BrokenProcessPool"
+    r"|Remote\w*|WorkerCrashed|WorkerDied|ActorDied|RayActor|RayTask|NodeDied|OwnerDied|TaskCancelled|Cancelled"
     r"|WorkerGroup|WorkerHealthCheck\w*|TrainingFailed)"
     r"(?:Error|Exception)?|SystemExit|KeyboardInterrupt|StopIteration|GeneratorExit|BdbQuit|RayTaskError\(\w+\)"
 )
+# classes of a lost connection, which programs also raise with words of their own, about other things
+_CONNECTION = lazy_compile(r"(?:BrokenPipe|Connection\w*|EOF)(?:Error|Exception)?")
+_OF_A_CONNECTION = lazy_compile(
+    r"(?i)\berrno\b|connect|\bpipe|socket|\bhosts?\b|\bclose[ds]?\b|\breset\b|refused|aborted|\beof\b|end of file|network|https?:|ran out of input"
+)
+_FEWEST_WORDS = 3  # of a message that says what happened
 _OTHERS = lazy_compile(
     r"(?i)\b(?:peer|remote (?:process|worker|rank)|other ranks?|another rank|[NR]CCL|gloo|ProcessGroup\w*|collective|all_?reduce|barrier"
     r"|watchdog|TCPStore|rendezvous|DistBackendError|c10d?|c10::\w+)\b"
@@ -208,7 +214,12 @@ def passed_on(event: BadEvent) -> bool:
     if quoted(line.encode()):
         return True
     if event.kind == "exception":
-        return bool(_PASSED_ON.fullmatch(event.name)) or is_consequence(line) or bool(_OTHERS.search(line))
+        return (
+            bool(_PASSED_ON.fullmatch(event.name))
+            or _lost_connection(event)
+            or is_consequence(line)
+            or bool(_OTHERS.search(line))
+        )
     said = message_of(line)
     if event.kind == "crash" or said.startswith("terminate called"):
         what = f"{event.name} {line}"
@@ -216,6 +227,14 @@ def passed_on(event: BadEvent) -> bool:
     if event.kind == "error" and is_harmless(said):
         return True
     return tells_of_others(said)
+
+
+def _lost_connection(event: BadEvent) -> bool:
+    """Whether an exception has the class of a lost connection, and says nothing else."""
+    if not _CONNECTION.fullmatch(event.name):
+        return False
+    said = message_of(event.line).partition(event.name)[2]
+    return len(said.split()) < _FEWEST_WORDS or bool(_OF_A_CONNECTION.search(said))
 
 
 def is_harmless(message: str) -> bool:

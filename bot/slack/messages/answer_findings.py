@@ -20,7 +20,7 @@ _GAPS = 2
 _NEEDED = 4  # gaps shown if they are the answer
 _ADVICE = 3
 _TAUGHT = 4  # hints from past runs
-_UNUSUAL = 3  # unusual lines
+_UNUSUAL = 5  # unusual lines: as many as a comparison finds
 _ODD = 2  # unusual nodes, stages and iterations, each
 _REASONS = 2
 
@@ -152,6 +152,7 @@ def _indicators(report: Report) -> list[Json]:
                     *_odd_ones(phrases.places(found).removesuffix("s"), found.nodes),
                     *_odd_ones("Stage", found.stages),
                     *_odd_ones("Step", found.iterations),
+                    *([f"Compared with {found.compared_with}"] if found.compared_with else []),
                 ],
                 SENTENCE,
             ),

@@ -65,6 +65,17 @@ def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
     assert Gap("not_compared", "logs", reason) in report.gaps
 
 
+@pytest.mark.parametrize(
+    ("baseline", "told"), [(True, "the good run in baseline/"), (False, "what healthy runs of common frameworks print")]
+)
+def test_the_report_says_what_it_was_compared_with(tmp_path: Path, told: str, *, baseline: bool) -> None:
+    """The good run of the bundle, or lines of healthy runs of other jobs; and the nodes with one another."""
+    bundle = a_bundle(tmp_path / "b", baseline=baseline)
+    found = diagnose_bundle(KNOWN, bundle, workers=1, compare=ComparisonOptions(always=True)).report.indicators
+    assert found.compared_with.startswith(told)
+    assert found.compared_with.endswith("nodes with one another")
+
+
 def test_a_good_run_without_logs_is_a_gap(tmp_path: Path) -> None:
     """An empty folder and one with a few lines do not count as a run."""
     (tmp_path / "empty").mkdir()

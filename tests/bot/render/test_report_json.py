@@ -73,7 +73,7 @@ def test_a_report_has_the_documented_shape():
             "epoch_iterations": None,
         },
         "diagnoses": [],
-        "indicators": {"events": [], "nodes": [], "stages": [], "iterations": []},
+        "indicators": {"events": [], "nodes": [], "stages": [], "iterations": [], "compared_with": ""},
         "hang": {"called": False, "votes": [], "suspected": False, "advice": [], "stacks": []},
         "memory": {"alike": [], "recalled": [], "outcomes": [], "digest": ""},
         "gaps": [

@@ -87,7 +87,8 @@ def test_parts_of_a_bundle_that_are_no_logs_are_named(tmp_path):
     names, gaps = found(tmp_path, bundle=True)
 
     assert names == ["a.log"]
-    assert gaps["baseline"].code == "part_not_read"
+    assert gaps["baseline"].code == "not_compared"
+    assert "--deep" in gaps["baseline"].reason
     assert "metrics" not in gaps
     assert len(discover([tmp_path]).streams) == 3
 

@@ -89,3 +89,19 @@ def test_words_that_say_that_the_speaker_goes_on_are_harmless() -> None:
     assert not is_harmless("upload failed, retrying is pointless, giving up")
     assert tells_of_others("rendezvous closed by another node")
     assert is_stack("#3  0x00007f main.cc:12")
+
+
+@pytest.mark.parametrize(
+    ("line", "passes"),
+    [
+        ("BrokenPipeError: [Errno 32] Broken pipe", True),
+        ("ConnectionError: HTTPSConnectionPool(host='hub.example', port=443): Max retries exceeded", True),
+        ("EOFError", True),
+        ("EOFError: Ran out of input", True),
+        ("BrokenPipeError: shard 12: four attempts, all of them short", False),
+        ("ConnectionError: the scale of layer 7 could not be read twice in a row", False),
+    ],
+)
+def test_a_class_of_lost_connections_with_other_words_is_its_programs_own(line, passes) -> None:
+    """The operating system and the network libraries speak of pipes, hosts and sockets; a program may raise the class for its own."""
+    assert passed_on(raised(line.partition(":")[0], line)) is passes
