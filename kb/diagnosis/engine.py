@@ -28,9 +28,11 @@ from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
 from kb.diagnosis.verdict import (
+    at_exit,
     failure_signs,
     judge,
     last_words,
+    left_after_training,
     phase,
     progress,
     without_end_noise,
@@ -84,12 +86,13 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     told = [_told(item, layout, numbers, run, state) for item in ranked[:DIAGNOSES]]
     diagnoses = tuple(_diagnosis(rulebook, place, item, facts) for place, item in enumerate(told, 1))
     ranked = [*(item.ranked for item in told), *ranked[DIAGNOSES:]]
-    done = _ended_in(done, diagnoses, state)
+    done = at_exit(done, facts) if verdict == "insufficient_evidence" else _ended_in(done, diagnoses, state)
     finished = state == "degraded" and (
         end.how == "completed" or (done.last_iteration is not None and done.last_iteration == done.total_iterations)
     )
     if finished or state == "completed":
         done = replace(done, stage=None)  # the run is in none any more
+    left = left_after_training(done, told[0].stage, facts) if told and state == "failed" else ""
     suspects = diagnoses[0].suspects if diagnoses else ()
     cost = price(facts)
     run_facts = RunFacts(
@@ -99,7 +102,8 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         frozenset(evidence.job.nodes),
         unexplained=verdict == "no_match",
         stopped=stop_reason(end.scheduler),
-        finished=finished,
+        finished=finished or bool(left),
+        left=left,
     )
     decision = decide(rulebook, ranked, suspects, run_facts)
     report = Report(

@@ -17,7 +17,7 @@ from kb.regex.lazy import lazy_compile
 _EVALUATES = lazy_compile(
     r" in (?:_?(?:evaluate|validate)"
     r"|_?evaluate_(?:and_\w{1,40}|on_\w{1,40}|(?:one_)?epoch|core|model|tasks?|examples?|batch|dataset|loader|loop|all|split)"
-    r"|evaluation_(?:loop|step)|(?:validate|eval)_(?:one_)?(?:epoch|step|batch|model)"
+    r"|(?:(?:non)?dist_)?validation|_?(?:run_)?test_(?:epoch|loop|step)|evaluation_(?:loop|step)|(?:validate|eval)_(?:one_)?(?:epoch|step|batch|model)"
     r"|validation_(?:epoch|loop|step)|prediction_(?:loop|step)|(?:run|do)_(?:eval|evaluation|validation))$"
 )
 _SAVES = lazy_compile(
@@ -30,10 +30,22 @@ _LOADS = lazy_compile(
     r" in _?(?:load_(?:\w{1,40}_)?(?:checkpoint|ckpt)|load_from_checkpoint|resume_from_checkpoint)$"
     r"|distributed/checkpoint/\S{1,80}:\d{1,6} in _?(?:load|read)\w{0,40}$"
 )
+# the system refuses a path that is a checkpoint's; what a loop does with one is to write it
+_OF_CHECKPOINT = lazy_compile(
+    r"(?:\[Errno \d{1,3}\]|\b(?:OS|IO|Permission|FileNotFound|FileExists|IsADirectory|NotADirectory)Error\b).{0,200}"
+    r"['\"/](?:[\w.-]{0,40}(?:checkpoint|ckpt)[\w.-]{0,40}|iter_\d{4,}|global_step_?\d{1,9}|(?:step|epoch|snapshot)[_-]?\d{1,9})(?:/|['\"]|\.\w{1,12}['\"])"
+)
+# The loop itself; only where no frame further inside shows what it was doing.
+_TRAINS = lazy_compile(
+    r" in (?:_?(?:run_)?train(?:ing)?_(?:step|batch|one_step|one_epoch|epoch|one_batch|iteration)|forward_backward_step|_?optimizer_step|_?run_optimization)$"
+)
 # The parts of a framework that are built before the first step: process groups, wrapped models, engines.
 _INITIALISES = lazy_compile(
     r" in (?:get_model|build_model|model_provider|setup_model_and_optimizer|init_process_group|init_distributed|initialize_model_parallel|init_device_mesh|initialize_megatron)$"
     r"|deepspeed/__init__\.py:\d{1,6} in initialize$"
+    # an engine for inference measures, compiles and captures before its first request
+    r"|sglang/\S{1,120} in (?:init_(?:device|cuda)_graphs|capture|init_memory_pool|load_model)$"
+    r"|vllm/\S{1,120} in (?:capture_model|profile_run|determine_(?:available_memory|num_available_blocks)|_?initialize_(?:kv_caches?|from_config)|compile_or_warm_up_model|load_model)$"
     r"|(?:nn/parallel/distributed|fully_sharded_data_parallel|deepspeed/runtime/(?:pipe/)?engine)\.py:\d{1,6} in __init__$"
 )
 _ACTIVITIES: tuple[tuple[re.Pattern[str], Stage], ...] = (
@@ -41,6 +53,7 @@ _ACTIVITIES: tuple[tuple[re.Pattern[str], Stage], ...] = (
     (_EVALUATES, "evaluating"),
     (_LOADS, "checkpoint_load"),
     (_INITIALISES, "init"),
+    (_TRAINS, "iterating"),
 )
 
 
@@ -58,15 +71,19 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
     stage, step = first.stage, first.iteration
     lasts = best.fault.outlives and not facts.streams[first.stream].in_traceback(first.offset)
     if first.compared or first.kind == "series" or lasts:
-        return stage, step
-    if stage == "teardown" and facts.streams[first.stream].completed is None:
-        if facts.end is not None:
-            stage = facts.end[0]  # a launcher reports something that happened before it stopped the other ranks
-        elif first.kind in LAUNCHER_KINDS:
+        return "iterating" if stage == "teardown" and step is not None else stage, step  # a comparison covers the loop
+    stream = facts.streams[first.stream]
+    if stage == "teardown" and stream.completed is None and not stream.over_before(first.offset):
+        # a launcher stops the other ranks after what happened, although its lines may come first
+        stage = facts.end[0] if facts.end is not None else stream.stage_without_launcher(first.offset)
+        if first.kind in LAUNCHER_KINDS and facts.end is None:
             stage = None
     if stage == "launch" and own_frame(first, facts):
         stage = "init"  # the program that was launched raised it
-    return _by_frames(first, facts) or stage, _last_step(first, step, facts)
+    stage = _by_frames(first, facts) or stage
+    if stage == "iterating" and _OF_CHECKPOINT.search(first.line):
+        stage = "saving"
+    return stage, _last_step(first, step, facts)
 
 
 def _by_frames(signal: Signal, facts: Facts) -> Stage | None:

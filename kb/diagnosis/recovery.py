@@ -29,6 +29,7 @@ from kb.rulebase.rule import Rulebook
 from kb.values import dataclass
 
 _BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
+_REPEATS: tuple[Advice, ...] = ("requeue", "restart_in_place", "resubmit")
 _SYMPTOM = "Only a symptom is known; until you know the cause, a rerun may fail too"
 _SPOILS = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # from then on, the weights are wrong
 SINGLE = 2  # up to this many nodes count as a single suspect (the two ends of a link)
@@ -60,7 +61,8 @@ class RunFacts:
     """The facts about a run that a decision needs. `nodes` holds the known nodes that it ran on.
 
     `unexplained`: it failed and no rule explains why. `stopped`: the fault class that the scheduler gives as the reason
-    for its end (kb.facts.scheduler_state.stop_reason), "" for none. `finished`: it completed all its steps.
+    for its end (kb.facts.scheduler_state.stop_reason), "" for none. `finished`: it completed all its steps. `left`: the stage
+    after its training in which it failed, although the training is complete; "" if it is not.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -70,6 +72,7 @@ class RunFacts:
     unexplained: bool = False
     stopped: str = ""
     finished: bool = False
+    left: str = ""
 
 
 def price(facts: Facts) -> Price:
@@ -128,6 +131,8 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
             "requeue_without",
             f"{why}; {_names(barred)} {'is' if len(barred) == 1 else 'are'} excluded already",
         )
+    if run.left:
+        advice, why = _after_training(advice, why, run.left)
     return Decision(
         advice=advice,
         exclude=barred if advice == "requeue_without" else already if advice in _BEGUN_AGAIN else (),
@@ -140,6 +145,14 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
         find_cause=best.is_symptom and advice == "fix_first",
     )
+
+
+def _after_training(advice: Advice, why: str, left: str) -> tuple[Advice, str]:
+    """Decide for a run that failed after its training: at most what follows the training has to run again."""
+    if left == "evaluating":
+        return advice, f"{why}. The training itself is complete; only the evaluation is left to run"
+    done = "The training itself is complete. Check that its result is saved; no step has to run again"
+    return ("none", done) if advice in _REPEATS else (advice, f"{why}. {done}")
 
 
 def _unlogged(run: RunFacts) -> int:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kb.diagnosis.confidence import band
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
+from kb.facts.closing import exits
 from kb.facts.completion import Completion, cut_short
 from kb.facts.job_facts import Facts
 from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
 from kb.facts.signals import Signal
 from kb.facts.stream_facts import StreamFacts
-from kb.model import Phase, ProgressPoint, Structure, Verdict
+from kb.model import Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
 from kb.report import Progress
@@ -154,6 +156,22 @@ def progress(facts: Facts) -> Progress:
         epoch_iteration=place.step if place is not None else None,
         epoch_iterations=place.total if place is not None else None,
     )
+
+
+def at_exit(done: Progress, facts: Facts) -> Progress:
+    """Return the progress of a run in which nothing failed, in teardown if a process that logs its steps is at its exit."""
+    logs = [stream for stream in facts.of_kind("job") if stream.points]
+    leaves = any(exits(stream.summary, stream.points[-1].offset) for stream in logs)
+    return replace(done, stage="teardown") if leaves else done
+
+
+def left_after_training(done: Progress, stage: Stage | None, facts: Facts) -> str:
+    """Return the stage in which a run failed whose training is complete; "" if it is not, or its result may be lost."""
+    if stage not in ("evaluating", "teardown") or cut_short(facts) or not any(s.closing for s in facts.of_kind("job")):
+        return ""
+    last, total, saved = done.last_iteration, done.total_iterations, done.last_checkpoint
+    behind = last is not None and ((total is not None and last < total) or (saved is not None and saved < last))
+    return "" if behind else stage
 
 
 def _planned_steps(facts: Facts, last: ProgressPoint | None) -> int | None:

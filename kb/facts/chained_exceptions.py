@@ -42,3 +42,8 @@ def contexts_of(exceptions: Sequence[Structure], excused: Sequence[Structure]) -
             handled.add(earlier.offset)
             found.append(earlier)
     return found
+
+
+def raised_at(item: Structure) -> tuple[object, str]:
+    """Return the class of an exception and the place that raised it, without Ray's count of repetitions."""
+    return item.fields.get("type"), str(item.fields.get("last_frame") or "").partition(" [repeated ")[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from kb.model import Structure
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
@@ -290,3 +291,9 @@ def closes(line: str) -> bool:
 def is_frame(line: str) -> bool:
     """Whether a line is part of a native stack trace, which follows the message that matters."""
     return _FRAME.search(line[:_CUT]) is not None
+
+
+def is_stopped_helper(item: Structure) -> bool:
+    """Whether a shell names the process that got SIGTERM, or a helper that was killed: one of several that it started."""
+    signal = item.fields.get("signal")
+    return item.resource.pid is not None and (signal == "SIGTERM" or (signal == "SIGKILL" and of_helper(item.line)))

@@ -7,10 +7,12 @@ from bisect import bisect_right
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from operator import attrgetter
 
-from kb.facts.chained_exceptions import contexts_of, structure_start, twins_of
+from kb.facts.chained_exceptions import contexts_of, raised_at, structure_start, twins_of
+from kb.facts.closing import closing_marks, text_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
-from kb.facts.run_ends import end_lines, of_helper, stops_as_planned
+from kb.facts.run_ends import end_lines, is_stopped_helper, stops_as_planned
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
@@ -35,23 +37,6 @@ _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?
 _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
 
 
-def _is_stopped_helper(item: Structure) -> bool:
-    """Whether a shell names the process that got SIGTERM, or a helper that was killed: one of several that it started."""
-    signal = item.fields.get("signal")
-    return item.resource.pid is not None and (signal == "SIGTERM" or (signal == "SIGKILL" and of_helper(item.line)))
-
-
-def _raised_at(item: Structure) -> tuple[object, str]:
-    """Return the class of an exception and the place that raised it, without Ray's count of repetitions."""
-    return item.fields.get("type"), str(item.fields.get("last_frame") or "").partition(" [repeated ")[0]
-
-
-def _text(line: str) -> str:
-    """Return a line without its time and other prefixes."""
-    text = line.encode("utf-8", "replace")
-    return text[peel(text).end :].decode("utf-8", "replace").strip()
-
-
 class StreamFacts:
     """The facts of one stream by offset: stage, iteration, traceback spans, what came after."""
 
@@ -65,7 +50,6 @@ class StreamFacts:
         self._run_offsets = [p.offset for p in self._of_run]
         self._point_offsets = [p.offset for p in points]
         self._evaluation_offsets = [p.offset for p in series.points if p.validation and p.format == BAR]
-        self._mark_offsets = [mark.offset for mark in summary.marks]
         self.exceptions = [structure for structure in summary.structures if structure.kind == "exception"]
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
         excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
@@ -85,6 +69,25 @@ class StreamFacts:
         self._saved = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_end"]
         self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
         self._recovered = [recovery.offset for recovery in self._recoveries]
+
+    @cached_property
+    def closing(self) -> tuple[StageMark, ...]:
+        """The marks of what follows the training loop; empty if nothing after the last step shows that it is over."""
+        last = self._point_offsets[-1] if self._point_offsets else -1
+        ends = [end.offset for end in self.ends if end.fields.get("how") == "completed" and end.offset > last]
+        return tuple(closing_marks(self.summary, last, ends))
+
+    def over_before(self, offset: int) -> bool:
+        """Whether the log shows before an offset that the training loop is over."""
+        return bool(self.closing) and self.closing[0].offset <= offset
+
+    @cached_property
+    def _marks(self) -> list[StageMark]:
+        return sorted([*self.summary.marks, *self.closing], key=attrgetter("offset"))
+
+    @cached_property
+    def _mark_offsets(self) -> list[int]:
+        return [mark.offset for mark in self._marks]
 
     def _message_end(self, item: Structure) -> int:
         """Return where an exception's message ends at the latest: before the next step or what else was recognised.
@@ -107,7 +110,7 @@ class StreamFacts:
     def _helpers_after_end(self) -> list[Structure]:
         """Return a shell's reports of stopped processes after the reported end: its script stops the helpers that it started."""
         reports = [item for item in self.summary.structures if item.kind == "launcher_exit"]
-        stopped = [item for item in reports if item.fields.get("launcher") == "shell" and _is_stopped_helper(item)]
+        stopped = [item for item in reports if item.fields.get("launcher") == "shell" and is_stopped_helper(item)]
         return [item for item in stopped if self._end_before(item.offset) >= 0]
 
     def _end_before(self, offset: int) -> int:
@@ -146,8 +149,8 @@ class StreamFacts:
         last = self._point_offsets[-1]
         spoken = [line for at, line in tail_lines(self.summary) if at > last and line.strip()]
         working = sum(peel(line.encode("utf-8", "replace")).pid is not None for line in spoken) >= SPEAKS
-        routine = {_raised_at(item) for item in raised if item.offset < last} if working else set()
-        return [item for item in raised if _raised_at(item) in routine]
+        routine = {raised_at(item) for item in raised if item.offset < last} if working else set()
+        return [item for item in raised if raised_at(item) in routine]
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
@@ -162,10 +165,20 @@ class StreamFacts:
             return None
         if trained > marked:
             return "iterating"
-        stage = self.summary.marks[mark].stage
+        stage = self._marks[mark].stage
         if stage == "saving" and point >= 0 and any(marked < end <= offset for end in self._saved):
-            return "iterating"  # the save between two steps is over
+            return (
+                "teardown" if self.over_before(marked) else "iterating"
+            )  # the save, mostly between two steps, is over
         return stage
+
+    def stage_without_launcher(self, offset: int) -> Stage | None:
+        """Return the stage at an offset as if no line before it showed that a launcher stops its processes."""
+        marks = [mark for mark in self._marks if mark.offset <= offset and mark.stage != "teardown"]
+        point = bisect_right(self._point_offsets, offset) - 1
+        if point >= 0 and (not marks or self._point_offsets[point] > marks[-1].offset):
+            return "iterating"
+        return marks[-1].stage if marks else None
 
     def stage_of_mark(self, mark: StageMark) -> Stage:
         """Return the stage that a mark after the last step begins; iterating where it is a save that has ended."""
@@ -314,10 +327,12 @@ class StreamFacts:
         step = self._point_offsets[0]
         stages = {mark.stage for mark in self.summary.marks if mark.offset < step} & _STARTS
         found = [mark.offset for mark in self.summary.marks if mark.offset > step and mark.stage in stages]
-        texts = {text for at, line in head_lines(self.summary) if at < step and len(text := _text(line)) >= _START_LINE}
+        texts = {
+            text for at, line in head_lines(self.summary) if at < step and len(text := text_of(line)) >= _START_LINE
+        }
         again: dict[str, int] = {}
         for at, line in tail_lines(self.summary) if texts else ():
-            if at > step and (text := _text(line)) in texts:
+            if at > step and (text := text_of(line)) in texts:
                 again.setdefault(text, at)
         return sorted([*found, *again.values()] if len(again) >= _START_LINES else found)
 

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from itertools import pairwise
 
 from kb.model import ProgressPoint
+from kb.parsers.logs.progress.bars import gets_other_label
 from kb.parsers.logs.progress.line_format import changed
 from kb.scanning.summary import Series, StageMark, StreamSummary
 from kb.values import dataclass
@@ -21,6 +22,7 @@ BAR = "tqdm"
 RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another attempt in the same file
 OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
 LEAST_ELAPSED, ELAPSED = 8, 3.0  # lines, and the factor from the first to the last, of the time since the start
+REDRAWN = 1024  # bytes behind a bar in which it may be drawn again
 MOST_TOTALS = 64  # lengths of bars in a file; if there are more, they count batches or files
 
 
@@ -53,7 +55,7 @@ class _Bar:
 
 def training_series(summary: StreamSummary) -> Series:
     """Return the series of a stream, with the bars of evaluations marked, and steps added to lines without one."""
-    series = _without_elapsed(summary.series)
+    series = _without_false_start(_without_elapsed(summary.series), summary)
     bars = [at for at, p in enumerate(series.points) if _is_bar(p)]
     stepless = any(_belongs_to_a_step(p) for p in series.points)
     if len(bars) < 2 and not stepless:
@@ -64,6 +66,26 @@ def training_series(summary: StreamSummary) -> Series:
     if stepless:
         _number_lines(points, thinned=series.mask != 0)
     return replace(series, points=tuple(points))
+
+
+def _without_false_start(series: Series, summary: StreamSummary) -> Series:
+    """Return the series without bars that stay at 0 and whose label, which shows that they count no steps, comes later.
+
+    Only where no other line has a step, and the text behind the bar is kept.
+    """
+    if not series.points or any(not _is_bar(point) or point.step for point in series.points):
+        return series
+    kept = tuple(point for point in series.points if not gets_other_label(_text_at(summary, point.offset), point.total))
+    return series if len(kept) == len(series.points) else replace(series, points=kept)
+
+
+def _text_at(summary: StreamSummary, offset: int) -> str:
+    """Return the text from an offset on, as far as the start or end of the stream that is kept; empty if it is not."""
+    for start, text in ((0, summary.head), (summary.tail_offset, summary.tail)):
+        raw = text.encode("utf-8", "replace")
+        if start <= offset < start + len(raw):
+            return raw[offset - start : offset - start + REDRAWN].decode("utf-8", "replace")
+    return ""
 
 
 def _without_elapsed(series: Series) -> Series:

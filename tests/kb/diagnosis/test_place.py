@@ -55,6 +55,9 @@ def report_of(text: str, state: str | None = None) -> Report:
         ("evaluate_core", "/app/train.py", "evaluating"),
         ("validate_one_epoch", "/app/train.py", "evaluating"),
         ("validate_args", "/app/train.py", "iterating"),
+        ("nondist_validation", "/app/model.py", "evaluating"),
+        ("init_device_graphs", "/lib/sglang/srt/model_executor/model_runner.py", "init"),
+        ("capture", "/app/camera.py", "iterating"),
     ],
 )
 def test_a_traceback_names_the_stage(function: str, path: str, expected: Stage) -> None:
@@ -133,3 +136,39 @@ def test_a_save_that_ended_is_not_the_stage_of_the_end() -> None:
     done = "  successfully saved checkpoint at iteration      40 to /ckpt\n"
     assert report_of(STEPS + LAST + begun + raised("step")).progress.stage == "saving"
     assert report_of(STEPS + LAST + begun + done + raised("step")).progress.stage == "iterating"
+
+
+def test_a_launcher_that_stops_the_others_begins_no_teardown() -> None:
+    """Its lines may come before the traceback of the rank that failed first."""
+    stop = "W0420 08:33:44.940000 36108 torch/distributed/elastic/multiprocessing/api.py:1012] Sending process 36199 closing signal SIGTERM\n"
+    begun = "Training starts at step 1\n"
+    assert report_of(begun + stop + raised("go")).diagnoses[0].stage == "iterating"
+    assert report_of(stop + raised("train_step")).diagnoses[0].stage == "iterating"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("OSError: [Errno 13] Permission denied: 'checkpoints/iter_0000040'", "saving"),
+        ("OSError: [Errno 28] No space left on device: '/out/global_step40/rank_0.pt'", "saving"),
+        ("OSError: [Errno 2] No such file or directory: '/data/part-0040.parquet'", "iterating"),
+        ("KeyError: 'checkpoints/iter_0000040'", "iterating"),
+    ],
+)
+def test_a_refused_path_of_a_checkpoint_is_of_a_save(error: str, expected: Stage) -> None:
+    """Between two steps, a checkpoint is written; before the first, one is read."""
+    report = report_of(STEPS + LAST + raised("mkdir", error))
+    assert report.diagnoses[0].stage == expected
+
+
+def test_training_that_is_complete_is_not_resumed() -> None:
+    """Only what follows it is left, unless the last checkpoint is older than the last step."""
+    saved = "[INFO] saved checkpoint at iteration {} to /out\n"
+    over = STEPS + LAST.replace("   60", "   40") + saved.format(40) + "End of training. Time consumed: 1:02:03\n"
+    done = report_of(over + raised("evaluate")).decision
+    assert (done.from_checkpoint, done.steps_lost) == (None, None)
+    assert "only the evaluation is left to run" in done.why
+    assert "no step has to run again" in report_of(over + raised("plot")).decision.why
+    behind = report_of(over.replace(saved.format(40), saved.format(30)) + raised("evaluate")).decision
+    assert (behind.from_checkpoint, behind.steps_lost) == (30, 10)
+    assert "complete" not in behind.why

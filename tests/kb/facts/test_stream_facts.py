@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kb.facts.stream_facts import StreamFacts
 from tests.support.kb_samples import BOOK, scanned
 
@@ -87,3 +89,26 @@ def test_a_thread_that_fails_after_the_end_fails_no_run() -> None:
     assert not StreamFacts(scanned(STEPS + error, BOOK)).went_on((STEPS + error).index("OSError"))
     main = error.replace("/usr/lib/python3.11/threading.py", "/srv/main.py")
     assert not StreamFacts(scanned(STEPS + over + main, BOOK)).went_on((STEPS + over + main).index("OSError"))
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("=== Summary over 30 iterations ===\nStep time: 1.8s\n", "teardown"),
+        ("2026-11-22 20:57:00,000 INFO: End of training. Time consumed: 2 days\n", "teardown"),
+        ("Results of 30 steps follow when the run ends\n", "iterating"),
+        ("Saving the latest checkpoint, trained for 3 epochs\n", "iterating"),
+        ("Training complete!\n***** Running Evaluation *****\n", "evaluating"),
+        ("Training complete!\n***** Running Evaluation *****\n***** eval metrics *****\n", "teardown"),
+        ("***** Running Evaluation *****\n***** eval metrics *****\n", "evaluating"),
+        ("End of training epoch 3\n", "iterating"),
+    ],
+)
+def test_the_end_of_the_loop_ends_its_stage(after: str, expected: str) -> None:
+    """What a program prints only behind its loop counts, not a rolling save or the end of an epoch."""
+    assert stage_at_end(STEPS + after) == expected
+
+
+def test_a_step_after_a_closing_line_continues_the_loop() -> None:
+    """The first part of a run in several parts ends, too."""
+    assert stage_at_end(STEPS + "Training complete!\n" + STEPS) == "iterating"

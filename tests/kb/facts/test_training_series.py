@@ -225,3 +225,11 @@ def test_the_time_since_the_start_is_no_duration_of_a_step() -> None:
     assert seconds(rising) == [None] * 8
     assert seconds([*rising, 40.0]) == [*rising, 40.0]
     assert seconds([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7])[-1] == 1.7
+
+
+def test_a_bar_that_gets_its_label_late_counts_what_the_label_says() -> None:
+    """It is drawn once before; a bar that nothing names counts steps, even if it is still at the first."""
+    named = "Capturing batches (bs=80): "
+    assert counted(read(bar(0, 14) + bar(0, 14, named) + "\nRuntimeError: no kernel\n")) == set()
+    assert counted(read(bar(0, 14) + bar(0, 14, "Training steps: ") + "\n")) == {(0, 14)}
+    assert counted(read(bar(0, 14) + "\nRuntimeError: no kernel\n")) == {(0, 14)}

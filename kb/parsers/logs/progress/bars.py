@@ -20,6 +20,7 @@ _NO_WORDS = frozenset((b"info", b"warning", b"it"))
 _WORD = lazy_compile(rb"[A-Za-z][A-Za-z_-]*")
 _NO_TRAINING = lazy_compile(
     rb"(?i)load|download|fetch|generat|token|map(?![a-z])|filter|convert|extract|process(?!\w*\))|comput|captur|shard|resolv|saving|cache|sampling|concat"
+    rb"|compil|profil|calibrat|quanti[sz]|auto-?tun|warm-?up (?:step|iter|batch|run)|embedding|encod|packing|infer(?:ence|ring)|decod|scor(?:e|ing)|denois|predict|verify|indexing"
 )
 _BAR = lazy_compile(
     rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
@@ -72,6 +73,18 @@ def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
         epoch=parse_float(epoch["epoch"]) if epoch else point.epoch,
         validation=validation,
     )
+
+
+# The first redraw of a bar that was drawn before its label was set: "0/14 [00:00<?, ?it/s]", then "Capturing: 0%| | 0/14".
+_NAMED = lazy_compile(
+    r"[^\r\n]{0,400}[\r\n]{1,2}(?P<label>[^\r\n%|]{1,160}?):? {1,6}\d{1,3}%\|[^|\r\n]{0,300}\| {0,8}0/(?P<total>\d{1,12}) "
+)
+
+
+def gets_other_label(text: str, total: int | None) -> bool:
+    """Whether a bar at the start of a text, drawn at 0 without a label, is redrawn with one that counts no training steps."""
+    found = _NAMED.match(text)
+    return found is not None and int(found["total"]) == total and not _is_training(found["label"].encode())
 
 
 def _yolo_point(row: re.Match[bytes], offset: int) -> ProgressPoint:
