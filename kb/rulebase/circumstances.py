@@ -36,6 +36,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "to_host": (),  # the other end of a connection
     "to_port": (),
     "path": (),
+    "sender_uid": (),  # of the process that sent a signal
     "worker_ip": (),  # of a worker process that the line names
     "worker_pid": (),
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),

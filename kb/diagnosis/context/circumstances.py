@@ -13,7 +13,19 @@ from kb.report import Suspect
 from kb.rulebase.texts import names_in
 
 OF_LINE = frozenset(
-    {"to_host", "to_port", "path", "worker_ip", "worker_pid", "connection", "memory", "unused", "foreign", "cap"}
+    {
+        "to_host",
+        "to_port",
+        "path",
+        "sender_uid",
+        "worker_ip",
+        "worker_pid",
+        "connection",
+        "memory",
+        "unused",
+        "foreign",
+        "cap",
+    }
 )  # of what the decisive line states (kb.diagnosis.context.line_words)
 
 

@@ -34,6 +34,7 @@ _MEMORY = lazy_compile(
     rf"|(?P<cap>{_SIZE}) allowed\b|(?P<unused>{_SIZE}) is reserved by PyTorch but unallocated"
 )
 _UNITS = {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
+_PID_DIGITS = 8  # hexadecimal digits of a process id
 _OTHERS = 1.0  # GiB that the driver and the context of a process may hold besides what it reports
 
 
@@ -46,12 +47,22 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
     for name, shown in (("path", _PATH), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID)):
         if name in asked and (stated := shown.findall(first.line) or shown.findall(text)):
             found[name] = stated[-1] if name == "path" else stated[0]  # of a copy, the target
+    if "sender_uid" in asked:
+        found["sender_uid"] = _sender(first.captures.get("address", ""))
     if "connection" in asked:
         stated_ways = {match.lastgroup for match in _CONNECTION.finditer(text)}
         found["connection"] = next((way for way in _WAYS if way in stated_ways), "")
     if asked & {"memory", "unused", "foreign", "cap"}:
         found |= _memory(text)
     return found
+
+
+def _sender(address: str) -> str:
+    """Return the user id of the process that sent a signal; empty if unknown.
+
+    What a signal handler prints as an address holds it above the process id, 32 bits each (siginfo_t is a union).
+    """
+    return str(int(address[:-8], 16)) if len(address) > _PID_DIGITS else ""
 
 
 def _end(text: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ _KERNEL = lazy_compile(
 )
 _WAITS = lazy_compile(
     r"(?i)timed? ?-?out|waiting for|clients joined|store_based_barrier|still waiting|connection (?:was )?(?:closed|reset|refused|aborted)"
-    r"|closed by (?:remote )?peer|reset by peer|remote process exited|broken pipe"
+    r"|closed by (?:remote )?peer|reset by peer|remote process exited|broken pipe|deadline[ _]exceeded"
 )
 _RECEIVED = lazy_compile(r"op\.preamble\.length <= op\.nbytes")  # Gloo: another rank sent more than this one expects
 _OF_PEER = lazy_compile(r"Got completion|retry counter exceeded|RETRY_EXC_ERR")
