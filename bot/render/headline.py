@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Tone = Literal["alarm", "watch", "calm"]
 
 _RANKS = ("Rank ", "Ranks ")  # titles of rules that say what one rank does, or several do, begin so
+_SUSPECT = "Suspect "
 _ARTICLES = ("A", "An", "The")
 _KEY = 220  # characters of the line that shows the cause
 _NODES = 3  # named in a headline
@@ -33,6 +34,8 @@ def headline(report: Report) -> str:
     for word in _RANKS:
         if who.startswith(word) and first.title.startswith(word):
             return f"{who} {first.title.removeprefix(word)}"
+    if who.startswith(_SUSPECT):  # the lines are those of others
+        return f"{first.title} ({who[:1].lower()}{who[1:]})"
     article, _, rest = first.title.partition(" ")
     title = f"{article.lower()} {rest}" if article in _ARTICLES else first.title
     return f"{who}: {title}"
@@ -74,7 +77,7 @@ def culprit(diagnosis: Diagnosis) -> str:
         return few(list(dict.fromkeys(_gpu(suspect) for suspect in group)), limit=_NODES)
     who = group_text(group, _NODES)
     if group[0].kind == "rank" and _quotes_others(diagnosis):
-        return f"Suspect {who}"
+        return f"{_SUSPECT}{who}"
     return f"{who[:1].upper()}{who[1:]}"
 
 

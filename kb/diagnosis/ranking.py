@@ -116,7 +116,7 @@ def _score(
     causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, entry.first)]
     if causes:
         score += EXPLAINED
-        reasons.append(f"it may be a consequence of: {causes[0].rule.title}")
+        reasons.append(f"it may be a consequence of: {causes[0].title}")
     for penalty, reason in _outlived(entry, others, facts):
         score += penalty
         reasons.append(reason)

@@ -30,13 +30,13 @@ _SEVERAL_NODES = lazy_compile(
 _ONE_NODE = lazy_compile(r"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines|min_nodes)[\"']?[ ,:=]{1,3}1\b")
 _DEVICES = {  # the first of those that are shown counts
     "tpu": r"XLA:TPU|\blibtpu\b|\bTPU[ _]?v\d|/dev/accel\d|\bmegascale\b",
-    "npu": r"\btorch_npu\b|\bnpu:\d|\bHCCL\b|\bAscend\b|\bCANN\b|\bMindSpore\b|modelarts",
+    "npu": r"\btorch_npu\b|\bnpu:\d|\bNPU devices?\b|\bHCCL\b|\bAscend\b|\bCANN\b|\bMindSpore\b|modelarts",
     "gaudi": r"\bhpu:\d|\bhabana|\bHCL\b|\bGaudi",
     "amd": r"\bHIP error|\bhip(?::\d|Error\w)|\bROCm\b|\brocm\d|\bRCCL\b|\bamdgpu\b|\bMI[23]\d\dX?\b",
-    "xpu": r"\bxpu:\d|\boneCCL\b|\bUR_RESULT_|\bZE_RESULT_|\bLevel[ -]Zero\b",
+    "xpu": r"\bxpu:\d|\bXPU devices?\b|\boneCCL\b|\bUR_RESULT_|\bZE_RESULT_|\bLevel[ -]Zero\b",
     "apple": r"\(mps\), used: True|\bmps:0\b|\bMPS backend\b|device(?:_type)?[=: '\"]{1,3}mps\b",
     "nvidia": r"\bNCCL (?:INFO|WARN|version)\b|ProcessGroupNCCL|\bWorkNCCL\(|\bcuda:\d|\bCUDA (?:error|out of memory|[Vv]ersion)"
-    r"|\bcu(?:DNN|BLAS)\b|GPU available: True \(cuda\), used: True|\bNVIDIA\b|\bNVRM\b|\bnvidia-smi\b|\bXid\b|\b[AHBVT]\d{2,3}-SXM|\bCUDA_\w{3,40}",
+    r"|\bcu(?:DNN|BLAS)\b|/libcuda\.so[.\d]*\(|GPU available: True \(cuda\), used: True|\bNVIDIA\b|\bNVRM\b|\bnvidia-smi\b|\bXid\b|\b[AHBVT]\d{2,3}-SXM|\bCUDA_\w{3,40}",
     "cpu": r"used: False|CUDA(?: is)? (?:not |un)available|[Ff]ailed call to cuInit|no CUDA-capable device"
     r"|[Dd]evice(?:_type)?[=: '\"]{1,3}cpu\b|libcuda\.so\.1: cannot open",
 }
@@ -64,6 +64,14 @@ _TRAINS = lazy_compile(
     r"(?i)(?<![a-z])(?:pre-?|post-?)?train(?:ing|er|_\w{1,30}|\.py)?(?![a-z])|fine-?tun|\bbackward\b|\boptimi[sz]er\b|\bgrad(?:ient)?[ _]|\bepochs?\b|\blearning[_ ]rate\b|\blr[=:]"
     r"|\bsft\b|\bdpo\b|\bgrpo\b|\bppo\b|\blora\b"
 )
+# modules that Ray 2.0 moved, and the words of the releases before 1.0
+_OLD_RAY = lazy_compile(
+    r"/ray/(?:worker|services|import_thread)\.py\b|\bThe node with client ID\b|/ray/_raylet\.pyx\b.{0,40}execute_task\b|\bray[ =-]{1,3}[vV]?[01]\.\d"
+)
+_NCCL = lazy_compile(r"\bNCCL version (\d{1,2})\.(\d{1,2})\.\d")
+_TORCH = lazy_compile(r"(?i)\b(?:py)?torch(?:[ _-]version)?[ :=v]{1,4}(\d)\.(\d{1,2})\.\d|\btorch-(\d)\.(\d{1,2})\.\d")
+_BUILT = lazy_compile(r"conda-bld/pytorch_(\d{10})")  # the second at which a release was built
+_TORCH_2 = 1_678_000_000  # in March 2023, before release 2.0
 _STEP_OF = lazy_compile(r"\b(?:StepId=|JOB |STEP |[Jj]ob(?:_?[Ii][Dd])?[=: ]{1,2})(\d{3,12})\b")
 
 
@@ -95,6 +103,10 @@ class RunCircumstances:
             "language": lambda: _language(facts, self._lines),
             "job": lambda: _job(facts),
             "steps": lambda: "some" if any(stream.points for stream in facts.streams) else "none",
+            "kernel": lambda: "seen" if any(True for _ in facts.of_kind("kernel")) else "",
+            "ray": lambda: "old" if _shows(_OLD_RAY, self._lines) else "",
+            "nccl": lambda: "old" if _older(_NCCL, (2, 18), self._lines) else "",
+            "torch": lambda: "old" if _old_torch(self._lines) else "",
             "recorder": lambda: "on" if _shows(_RECORDS, self._lines) else "",
             "checkpoint": lambda: "some" if _saved(facts) else "",
             "machine": lambda: "cloud" if _in_cloud(facts, places, self._lines) else "",
@@ -190,6 +202,17 @@ def _job(facts: Facts) -> str:
     told += [found[1] for line in lines if (found := _STEP_OF.search(line))]
     ids = {name.partition(".")[0] for name in told} - {""}
     return ids.pop() if len(ids) == 1 else ""
+
+
+def _older(regex: object, least: tuple[int, int], texts: list[str]) -> bool:
+    """Whether the texts state a release, and only releases before `least`."""
+    found = {tuple(int(part) for part in match.groups() if part) for text in texts for match in regex.finditer(text)}  # type: ignore[attr-defined]
+    return bool(found) and all(release < least for release in found)
+
+
+def _old_torch(texts: list[str]) -> bool:
+    built = [int(second) for text in texts for second in _BUILT.findall(text)]
+    return all(second < _TORCH_2 for second in built) if built else _older(_TORCH, (2, 0), texts)
 
 
 def _saved(facts: Facts) -> bool:

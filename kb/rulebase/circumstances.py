@@ -22,10 +22,15 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
     "recorder": ("on",),  # the flight recorder, which dumps on a timeout
     "checkpoint": ("some",),
     "machine": ("cloud",),  # nodes with the names that clouds give: nobody reaches their management controllers
+    "kernel": ("seen",),  # a kernel log is at hand
+    "ray": ("old",),  # older than 2.0
+    "nccl": ("old",),  # older than 2.18
+    "torch": ("old",),  # older than 2.0
     "work": ("inference",),  # an evaluation, generation or service, without any training
 }
 OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "peers": ("yes",),
+    "suspect": (),  # the ranks that are accused, such as "rank 2"
     "stage": get_args(Stage),
     "phase": get_args(Phase),
     "first_step": ("before",),

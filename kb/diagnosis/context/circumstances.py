@@ -9,7 +9,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.facts.circumstances import RunCircumstances
 from kb.model import Phase
-from kb.report import Suspect
+from kb.report import REPORTED, WAITING, Suspect, ranges
 from kb.rulebase.texts import names_in
 
 OF_LINE = frozenset(
@@ -59,10 +59,20 @@ def circumstances(
     stage, step = place
     if "peers" in asked and not (suspects and suspects[0].kind == "job"):
         found["peers"] = "yes" if run.get("processes") == "several" else ""
+    if "suspect" in asked:
+        found["suspect"] = _accused(suspects)
     if "first_step" in asked:
         found["first_step"] = "before" if run.get("steps") == "some" and step is None else ""
     found |= {"stage": stage or "", "phase": phase}
     return {name: value for name, value in found.items() if value}
+
+
+def _accused(suspects: Sequence[Suspect]) -> str:
+    """Return the ranks that are accused; empty if others are, or if the ranks only wait or reported it."""
+    if any(item.rank is None or item.why in (WAITING, REPORTED) for item in suspects):
+        return ""
+    ranks = sorted({item.rank for item in suspects if item.rank is not None})
+    return f"rank{'' if len(ranks) == 1 else 's'} {ranges(ranks)}" if ranks else ""
 
 
 def worded(ranked: Ranked, known: Mapping[str, str]) -> Ranked:

@@ -220,11 +220,10 @@ def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[Evidence
         return missing_among_waiting((), ranked, layout, {})
     if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from
         return whole_job(quoted, "the scheduler ended the whole job")
-    return (
-        from_launcher(ranked.best, layout, quoted)
-        or only_silent_rank(ranked, layout)
-        or _by_group_number(ranked.best, places)
-    )
+    told = from_launcher(ranked.best, layout, quoted)
+    if ranked.best.fault.id in _ELSEWHERE:  # what the ranks share: who ended first has only run into it first
+        told = tuple(item if item.kind == "job" else replace(item, why=REPORTED) for item in told)
+    return told or only_silent_rank(ranked, layout) or _by_group_number(ranked.best, places)
 
 
 def _process_of_node(found: tuple[Suspect, ...], best: Finding) -> tuple[Suspect, ...]:

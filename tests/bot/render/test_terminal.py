@@ -247,7 +247,7 @@ def test_a_rank_that_only_others_name_is_called_a_suspect():
         FALLEN_GPU.diagnoses[1], suspects=(Suspect("rank", rank=3),), evidence=FALLEN_GPU.diagnoses[0].evidence
     )
 
-    assert headline(replace(FALLEN_GPU, diagnoses=(first,))) == "Suspect rank 3: a collective timed out"
+    assert headline(replace(FALLEN_GPU, diagnoses=(first,))) == "A collective timed out (suspect rank 3)"
 
 
 def test_the_telling_words_are_underlined():

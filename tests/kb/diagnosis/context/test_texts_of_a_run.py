@@ -78,8 +78,8 @@ def test_an_exception_of_a_worker_is_placed_in_the_workers_own_frames(base: tupl
 @pytest.mark.parametrize(
     ("sizes", "said", "not_said"),
     [
-        (("7.00", "37.00", "9.00"), "memory is fragmented", "find the other process"),
-        (("9.00", "30.00", "1.00"), "8.00 GiB is not held by this process", "fragmented"),
+        (("7.00", "37.00", "9.00"), "together larger than the request", "find the other process"),
+        (("9.00", "30.00", "1.00"), "8.00 GiB is not held by this process", "expandable_segments"),
         (("9.00", "37.50", "1.00"), "Make the step smaller", "other process"),
     ],
 )
