@@ -221,9 +221,11 @@ def _proven_earlier(left: Signal, right: Signal, facts: Facts) -> bool:
 
 def _in_time(left: Signal, right: Signal, facts: Facts) -> bool:
     """Whether the order of two lines of one log is that of their events: several writers flush at different times."""
-    same = _writer(left) == _writer(right) != (None, None, None)
+    nobody = (None, None, None)
+    same = _writer(left) == _writer(right) != nobody
     if left.time is None or right.time is None:
-        return same or not facts.streams[left.stream].of_several_writers
+        apart = nobody not in (_writer(left), _writer(right)) and not same
+        return same or not (apart or facts.streams[left.stream].of_several_writers)
     return left.time < right.time or (left.time == right.time and same)
 
 
