@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kb.learning.cases import Candidate, Case
 from kb.learning.discriminating_patterns import MinedPattern, told_of
-from kb.learning.events import CaseEvent, ends_after, raised
+from kb.learning.events import OTHER_PARTY, CaseEvent, ends_after, events_of, raised
 from kb.learning.negative_corpus import Background, line_at, near_misses
-from kb.learning.regex_generalisation import aligned
-from kb.learning.rewordings import EventWords
+from kb.learning.rewordings import SHARE, EventWords
 from kb.learning.rule_ids import RulePlace, place_rule
 from kb.learning.rule_texts import LONGEST_TITLE, sentence_of
 from kb.learning.structural_conditions import SharedObservation
+from kb.learning.tokenizer import LEADING, PLAIN, aligned
 from kb.regex.pattern import compiled
 from kb.rulebase.rule import Rule, Rulebook
 
@@ -26,6 +27,8 @@ FAILED: Final = frozenset(
 )
 DAY = 86_400.0  # seconds
 SHOWN = 3  # incidents that a reason names
+LIKE = 0.5  # share of the telling words that two wordings of one event have in common
+_NUMBERED = re.compile(r"\b(rank|worker|client|slot|index|task|member|process) (\d{1,9})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,20 @@ def unlike_remark(numbers: Sequence[int]) -> tuple[str, ...]:
     if not numbers:
         return ()
     return (
-        f"The rule finds nothing in {named(numbers)}, closed with the same class: another failure of that class, or the same one in other words.",
+        f"The rule finds nothing in {named(numbers)}, closed with the same class and with a similar line: is it the same failure in other words?",
     )
+
+
+def is_wording(one: CaseEvent, other: CaseEvent) -> bool:
+    """Whether two events are wordings of one. Others closed as the same fault are another failure, with another cause and remedy."""
+    left, right = ({word for word in item.key if word not in LEADING and word not in PLAIN} for item in (one, other))
+    return bool(left and right) and len(left & right) >= LIKE * min(len(left), len(right))
+
+
+def speaks_alike(case: Case, chosen: Chosen) -> bool:
+    """Whether a line of an incident that says what is wrong resembles what the rule looks for."""
+    own = [event for event in events_of([case]) if event.harm >= ENOUGH_HARM or event.raised or event.decisive]
+    return any(is_wording(event, item.event) for event in own for item in chosen.found)
 
 
 def candidate_of(
@@ -114,21 +129,24 @@ def candidate_of(
     )
 
 
-def line_before(chosen: Chosen, events: Sequence[CaseEvent], background: Background) -> str:
-    """The line that stands right before the deciding one in all incidents and in no good run; empty if there is none.
+def line_before(
+    chosen: Chosen, events: Sequence[CaseEvent], background: Background, names: Collection[str]
+) -> tuple[str, str]:
+    """The line that stands right before the deciding one in all incidents and in no good run, and what all of them say; empty if there is none.
 
     Not every failure says so in words: a reviewer sees which of the two is the first.
     """
     main = chosen.found[0].event if chosen.found else None
     if main is None or len(main.support) < MOST_ALONE:
-        return ""
+        return "", ""
     for event in events:
         near = event is not main and event.support >= main.support and not event.after
         if near and all(_stands_before(event, main, number) for number in main.support):
             known = any(other.healthy and other.words.issuperset(event.key) for other in background.others)
             if not known:
-                return event.lines[min(main.support)][0].message
-    return ""
+                messages = [line.message for own in event.lines.values() for line in own]
+                return event.lines[min(main.support)][0].message, sentence_of(aligned(messages, names))
+    return "", ""
 
 
 def _stands_before(event: CaseEvent, main: CaseEvent, number: int) -> bool:
@@ -149,7 +167,8 @@ def _sentence(chosen: Chosen, names: Collection[str]) -> str:
     told = [raised(line) for line in lines] if event.raised else []
     types = {item[0] for item in told if item is not None}
     messages = [item[1] for item in told if item is not None and item[1]] if event.raised else lines
-    said = sentence_of(aligned(messages, names), types.pop() if len(types) == 1 else "")
+    reach = chosen.found[0].reach or aligned(messages, names)
+    said = sentence_of(reach, types.pop() if len(types) == 1 else "")
     frame = str((chosen.found[0].values.get("exception") or {}).get("frame", ""))
     function = frame.removeprefix(r"\bin ").removesuffix("$")
     return f"{said} in {function}" if function and len(said) + len(function) < LONGEST_TITLE else said
@@ -170,8 +189,22 @@ def _doubts(chosen: Chosen) -> Iterable[str]:
     event = chosen.found[0].event if chosen.found else None
     if event is not None and not (event.decisive or event.raised or event.told or event.harm >= ENOUGH_HARM):
         yield "Is this line the failure? It is what these incidents share and others lack, but no word of it says that something failed."
+    if event is not None:
+        yield from _beyond(event)
     if event is not None and event.raised:
         yield "Does the program catch this exception and go on? A traceback that it only logs matches, too; where iterations follow, it ranks lower."
+
+
+def _beyond(event: CaseEvent) -> Iterable[str]:
+    """Other reasons that the numbers and names of the lines suggest."""
+    lines = [own[0].message for own in event.lines.values()]
+    if all(OTHER_PARTY.search(line) for line in lines):
+        yield "Which of the two is at fault: the one that wrote the line, or the other one that it names?"
+    pairs = [(SHARE.search(line), _NUMBERED.search(line)) for line in lines]
+    over = [(share[2], one) for share, one in pairs if share and one and int(one[2]) >= int(share[2])]
+    if len(over) == len(lines) > 1:
+        told = ", ".join(f"{one[1]} {one[2]} of {whole}" for whole, one in over[:SHOWN])
+        yield f"In all incidents the number of the {over[0][1][1]} is beyond the limit ({told}): is the limit too small for the job?"
 
 
 def _questions(cases: Sequence[Case]) -> Iterable[str]:
@@ -181,7 +214,7 @@ def _questions(cases: Sequence[Case]) -> Iterable[str]:
         yield "What caused it? The close-outs name the class only."
     else:
         own = f"{noted} of {len(cases)} incidents" if len(cases) > 1 else "the one incident"
-        yield f"Has this line other causes here? The one given is what people wrote in {own}; no line shows it."
+        yield f"Can this line have another cause here? People named one in {own}."
     if not any(case.action for case in cases):
         yield "What should a person do? No close-out says what was done."
     if len(cases) == 1:
@@ -223,8 +256,8 @@ def _remarks(
 ) -> Iterable[str]:
     if len(support) == 1:
         yield f"Provisional: only incident {support[0]} supports this."
-    unlike = [case.id for case in cases if case.id not in support and not case.empty]
-    yield from unlike_remark(unlike)
+    unlike = [case for case in cases if case.id not in support and not case.empty]
+    yield from unlike_remark([case.id for case in unlike if speaks_alike(case, chosen)])
     gone = [case.id for case in cases if case.empty]
     if gone:
         yield f"The logs of {named(gone)} no longer exist."

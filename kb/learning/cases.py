@@ -9,7 +9,7 @@ from typing import Any
 from kb.learning.rewordings import EventWords
 from kb.model import Role
 
-MINER = "5"  # raised whenever the same incidents give another rule
+MINER = "6"  # raised whenever the same incidents give another rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Candidate:
     none for structures and conditions. `numbers`: the rule asks for numbers of the event. `said`: what its line says, with holes for the
     values that the rule captures.
     `ended`, `failed`: after how many of their lines the program ended, and how many jobs failed. `spread`: how many jobs and days they are. `before`: the line before the deciding one, if all
-    incidents have it and no good run does.
+    incidents have it and no good run does, and `said_before` what all of them say there.
     """
 
     id: str
@@ -98,6 +98,7 @@ class Candidate:
     failed: int = 0
     spread: str = ""
     before: str = ""
+    said_before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

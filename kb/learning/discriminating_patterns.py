@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from kb.anomalies.core.severity_words import skeleton
 from kb.learning.cases import Case
 from kb.learning.edge_checks import EdgeFaults, faults_of
 from kb.learning.events import PLAIN, CaseEvent, innermost, raised
+from kb.learning.messages import fields_behind
 from kb.learning.negative_corpus import Background, NegativeText, line_at, lowered
-from kb.learning.regex_generalisation import Regex, aligned, regexes, usable
+from kb.learning.regex_generalisation import Regex, regexes, usable, with_fields
 from kb.learning.rewordings import SHARE, EventWords, edge_of
-from kb.learning.tokenizer import WordWeights
+from kb.learning.tokenizer import Piece, Token, WordWeights, aligned, gap
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
 from kb.rulebase import levels
@@ -38,7 +40,8 @@ _BARE_ERRNO = re.compile(r"\[Errno \d{1,4}\] [A-Za-z][A-Za-z /'-]{2,60}(?:: ?['\
 _FUNCTION = re.compile(r"File \"[^\"\n]{1,400}\", line \d{1,9}, in ([A-Za-z_]\w{2,60})")
 _WORD = re.compile(r"[A-Za-z]{5,}")
 ALL_OF_THEM = r"\b(\d{1,9}) of \1\b"  # a share that says that nothing is missing
-_SHARED = re.compile(r"[+)] of (?:\(\?P<\w+>)?(?:\[\\d|\(\?:\[1-9\])")  # a regex that asks for a share
+SOME = r"(?:[1-9][\d.]{0,18}|0\.\d{1,18})"  # a number that is not zero
+MOST_HITS = 200  # lines of good runs in which a count is looked at
 _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
 
 
@@ -49,7 +52,7 @@ class MinedPattern:
     `counter`: texts of other faults in which it matches, by index, with the first line of each source; `when`: a condition over the
     names "line" and "beside" if the pattern alone does not discriminate, with `beside` the second pattern. `numbers`: it keeps
     numbers of the lines. `logged`: the values that find an exception where a program logs it as an error, without a traceback.
-    `said`: what its line says, with holes for captured values; empty if its regex is no part of a message.
+    `said`: what its line says, with holes for captured values; empty if its regex is no part of a message; `reach`: the pieces of which it tells.
     """
 
     event: CaseEvent
@@ -64,6 +67,7 @@ class MinedPattern:
     numbers: bool = False
     logged: Mapping[str, Any] = field(default_factory=dict)
     said: str = ""
+    reach: tuple[Piece, ...] = ()
 
 
 def plain_bug(event: CaseEvent, cases: Mapping[int, Case]) -> bool:
@@ -117,7 +121,9 @@ def discriminate(
     bare = _is_bare_errno(event)
     for general in _patterns(event, score, names, background.weights):
         pattern = _framed(general, cases) if bare else general
-        found = replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides))
+        found = _counted(
+            replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides)), background
+        )
         if not found.counter:
             clean.append((_edge_faults(found), found))
             if not clean[-1][0] or len(clean) >= MOST_TRIES:
@@ -174,6 +180,8 @@ def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: W
         if not event.raised or item is not None
     ]
     pieces = aligned(messages, names)
+    records = [(line.whole, line.message) for lines in event.lines.values() for line in lines[:4]]
+    fields = () if event.raised else tuple(name for name in fields_behind(records) if name not in names)
     own = types and not set(types) & (_ANY_TYPE | PLAIN) and all(weights.of(item) >= 1 for item in types)
     for numbers in (False, True):
         if numbers and not any(
@@ -181,7 +189,7 @@ def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: W
         ):
             return
         for regex in regexes(pieces, weights, numbers=numbers, firm=len(event.lines) > 1):
-            found = replace(_found(event, score, types, regex), numbers=numbers)
+            found = replace(_found(event, score, types, with_fields(regex, fields)), numbers=numbers)
             if len(found.support) == len(event.support):
                 yield found
     if own:
@@ -195,8 +203,6 @@ def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -
             values["level"] = "error_if_stated"
         if not _has(event, levels.RECOVERED):
             values["recovered"] = False
-        if _SHARED.search(regex.text) and _lacks_some(event):
-            values["not_line"] = ALL_OF_THEM
         search = regex.text
     else:
         named = not set(types) & {"Exception", "Error"}
@@ -209,7 +215,9 @@ def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -
     )
     told = regex.text if regex.weight >= SELF_EVIDENT else search
     logged = _logged(event, told) if types and usable(told) else {}
-    return MinedPattern(event, values, search, regex.words, support, score=score, logged=logged, said=regex.said)
+    return MinedPattern(
+        event, values, search, regex.words, support, score=score, logged=logged, said=regex.said, reach=regex.reach
+    )
 
 
 def _logged(event: CaseEvent, regex: str) -> dict[str, Any]:
@@ -221,6 +229,42 @@ def _logged(event: CaseEvent, regex: str) -> dict[str, Any]:
 def _has(event: CaseEvent, regex: str) -> bool:
     """Whether a regex matches any of an event's lines: what its own lines say cannot tell others apart."""
     return any(compiled(regex).find(line.whole) for own in event.lines.values() for line in own)
+
+
+def _counted(found: MinedPattern, background: Background) -> MinedPattern:
+    """The pattern without the counts that only good runs have: all of them, or none of them.
+
+    Nothing but a good run shows that a count is health: "8 of 8 members silent" and "0 of 16 actors left" are the worst of failures.
+    """
+    against = [background.others[index] for index in found.counter]
+    if not against or "regex" not in found.values or not all(item.healthy for item in against):
+        return found
+    lines = list(islice(_hits(found.search, against), MOST_HITS))
+    if _lacks_some(found.event) and all(_is_whole(line) for line, _ in lines):
+        return replace(found, values={**found.values, "not_line": ALL_OF_THEM}, counter={})
+    none = [name for name in lines[0][1] if all(values[name] == "0" for _, values in lines)]
+    regex = found.search
+    for name in none:
+        regex = regex.replace(f"(?P<{name}>{gap(Token('number', '0'))})", f"(?P<{name}>{SOME})", 1)
+    search = compiled(regex).find
+    kept = all(any(search(line.message) for line in own) for own in found.event.lines.values())
+    if regex == found.search or not kept or any(search(line) for line, _ in lines):
+        return found
+    return replace(found, values={**found.values, "regex": regex}, search=regex, counter={})
+
+
+def _hits(regex: str, texts: Sequence[NegativeText]) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The lines of some texts that a regex matches, each with what it captures there."""
+    for item in texts:
+        for text in item.sections:
+            for hit in compiled(regex).finditer(text):
+                yield line_at(text, hit.start()), hit.groupdict()
+
+
+def _is_whole(line: str) -> bool:
+    """Whether each share that a line names is the whole."""
+    shares = SHARE.findall(line)
+    return bool(shares) and all(part == whole for part, whole in shares)
 
 
 def _lacks_some(event: CaseEvent) -> bool:

@@ -12,6 +12,8 @@ from kb.anomalies.runs.baseline_diff import ALIKE, SPARSE
 from kb.learning.cases import Case
 from kb.learning.messages import is_foreign, message_in, without_prefix
 from kb.parsers.logs.prefixes import peel
+from kb.regex.pattern import compiled
+from kb.rulebase import levels
 from kb.templates.masking import LineKind, fold, shape_of
 
 MOST_LINES = 20_000  # of a case
@@ -41,6 +43,10 @@ _EXITS = re.compile(
     r"(?i)\bexit(?:ed|ing|s)? (?:with )?(?:exit )?(?:code|status)\b|\bexit code:? ?[1-9]|\bcore dumped\b|\b(?:ChildFailedError|FAILED)\b"
     r"|\bMPI_ABORT\b|\bterminated by signal\b|\b(?:received|got) signal \d|\bjob .{0,60}\b(?:failed|cancelled)\b|\bstopped\W*$"
 )
+# a line that names somebody else beside its speaker
+OTHER_PARTY = re.compile(
+    r"(?i)\b(?:neighbou?rs?|peers?|partners?|counterparts?|the other (?:rank|side|end)|both (?:ranks|sides|ends))\b"
+)
 MOST_BEHIND = 400  # lines behind the deciding one in which the end of the program is looked for
 _CLOSING_WORDS = 6
 _CLOSED_WITHIN = 6  # lines
@@ -53,6 +59,7 @@ PLAIN = frozenset(
     """.split()  # noqa: SIM905 - a list would take a page
 )
 _DETAILS = re.compile(r"^\s*details = \"(.{3,500})\"\s*$")
+_ANY_ERROR = frozenset({"RuntimeError", "Exception", "OSError", "IOError", "SystemError", "Error"})
 _FAILING = frozenset({"error", "critical", "fatal"})
 _ANNOUNCED_WITHIN = 3  # lines
 _ANNOUNCED_HARM = 0.6
@@ -130,16 +137,31 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
 
 
 def _reason(kept: Sequence[_ReadLine], first: tuple[str, ...]) -> tuple[str, ...]:
-    """The words of the event that came first: if they only say that the program stops, those of the error before."""
+    """The words of the event that came first.
+
+    If they only say that the program stops, or that something below it failed, those of the error before.
+    """
     place = next((index for index, read in enumerate(kept) if read.key == first), None)
-    if place is None or len(first) > _CLOSING_WORDS or not CLOSING.search(kept[place].line.message):
+    if place is None:
         return first
+    closes = len(first) <= _CLOSING_WORDS and CLOSING.search(kept[place].line.message) is not None
+    back = _CLOSED_WITHIN if closes else 1 if _passes_on(kept[place]) else 0
     own = kept[place].line
-    for read in reversed(kept[max(0, place - _CLOSED_WITHIN) : place]):
+    for read in reversed(kept[max(0, place - back) : place]):
         same = read.line.source == own.source and read.line.voice == own.voice
-        if same and read.line.level in _FAILING and not is_consequence(read.line.message):
+        if same and _is_error(read.line) and not is_consequence(read.line.message):
             return read.key
     return first
+
+
+def _passes_on(read: _ReadLine) -> bool:
+    """Whether a line ends an exception that says no more than that a call failed, such as one into native code."""
+    said = raised(read.line.message) if read.raised else None
+    return said is not None and said[0] in _ANY_ERROR and len(skeleton(said[1])) <= _CLOSING_WORDS
+
+
+def _is_error(line: CaseLine) -> bool:
+    return line.level in _FAILING or compiled(levels.ERROR).find(line.whole) is not None
 
 
 def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEvent]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from kb.anomalies.core.severity_words import is_bad
 
@@ -47,6 +48,18 @@ _TRACED = re.compile(
     r"|(?<= )(?:exc_info|exc|exception|traceback|stack_?trace|stack|error|err)=)\"((?:[^\"\\\n]|\\.){1,8000})\""
 )
 _MOST_PARTS = 8
+MOST_FIELDS = 3  # of a record, that a rule tells with its message
+_NAMED = re.compile(
+    r"\"([a-z][a-z_]{1,30})\": ?(?:\"[\w./:-]{1,60}\"|-?[\d.]{1,20})(?=[,}\s])|(?<=[ ])([a-z][a-z_]{1,30})=\"?[\w./:-]{1,60}\"?(?=\s|$)"
+)
+# what a logging framework adds to every record, and what names a place, a person or the speaker
+_OF_EVERY_RECORD = frozenset(
+    """
+    time ts timestamp level lvl severity logger caller host hostname node nodename pid tid thread thread_name process version service
+    component module rank job job_id user owner trace trace_id span span_id seq source file filename line name func function msg message
+    event log text stream pod namespace container cluster app env attempt error err exc exception stack stacktrace gpu tenant team ip addr
+    """.split()  # noqa: SIM905 - a list would take a page
+)
 
 
 def message_in(text: str) -> str:
@@ -58,6 +71,19 @@ def message_in(text: str) -> str:
         return [line for line in _unescaped(traced[1]).split("\n") if line.strip()][-1].strip()
     found = _FIELD.search(text)
     return text if found is None else _unescaped(found[1] or found[2]).split("\n")[0].strip()
+
+
+def fields_behind(records: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The names of the fields that all records have behind their message, as each is with its message, in order."""
+    each: list[tuple[str, ...]] = []
+    for whole, message in records:
+        place = whole.find(message)
+        structured = place >= 0 and ('":' in whole or "=" in whole)
+        behind = whole[place + len(message) :] if structured else ""
+        found = (hit[1] or hit[2] for hit in _NAMED.finditer(behind))
+        each.append(tuple(dict.fromkeys(name for name in found if name not in _OF_EVERY_RECORD)))
+    shared = [name for name in each[0] if all(name in own for own in each)] if each else []
+    return tuple(shared[:MOST_FIELDS])
 
 
 def is_foreign(text: str) -> bool:

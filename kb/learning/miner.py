@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from kb.learning.candidates import ENOUGH_HARM, SHOWN, Chosen, candidate_of, line_before, unlike_remark
+from kb.learning.candidates import ENOUGH_HARM, SHOWN, Chosen, candidate_of, is_wording, line_before
 from kb.learning.cases import Candidate, Case, Refusal
 from kb.learning.discriminating_patterns import (
     TRIED,
@@ -24,12 +24,10 @@ from kb.learning.events import CaseEvent, events_of
 from kb.learning.existing_rules import explained, is_consequence_of
 from kb.learning.negative_corpus import Background
 from kb.learning.structural_conditions import shared_observations
-from kb.learning.tokenizer import LEADING, PLAIN
 from kb.rulebase.rule import Rulebook
 
 MOST_PATTERNS = 4
 CODE_BUG = "code_bug"
-LIKE = 0.5  # share of the telling words that two wordings of one event have in common
 
 
 def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
@@ -89,7 +87,8 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
             ),
         )
     candidate = candidate_of(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
-    return replace(candidate, before=line_before(chosen, events, background))
+    before, said = line_before(chosen, events, background, names)
+    return replace(candidate, before=before, said_before=said)
 
 
 def _without(
@@ -99,8 +98,7 @@ def _without(
     found = mine([case for case in cases if case.id not in other], background, rulebook)
     if isinstance(found, Refusal):
         return found
-    unlike = unlike_remark([case.id for case in cases if case.id in other])
-    return replace(found, asked=tuple(case.id for case in cases), remarks=(*found.remarks, *unlike))
+    return replace(found, asked=tuple(case.id for case in cases))
 
 
 def _weighed(event: CaseEvent, fault: str, rulebook: Rulebook) -> CaseEvent:
@@ -189,17 +187,11 @@ def _chosen(
     kept = [main]
     covered = set(main.support)
     variants = [item for item in causes if item.event.decisive] if main.event.decisive else causes
-    for mined_pattern in (item for item in variants if _is_variant(item.event, main.event)):
+    for mined_pattern in (item for item in variants if is_wording(item.event, main.event)):
         if mined_pattern.when is None and len(kept) < MOST_PATTERNS and mined_pattern.support - covered:
             kept.append(mined_pattern)
             covered |= mined_pattern.support
     return Chosen(tuple(kept))
-
-
-def _is_variant(event: CaseEvent, main: CaseEvent) -> bool:
-    """Whether two events are wordings of one. Others closed as the same fault are another failure, with another cause and remedy."""
-    left, right = ({word for word in item.key if word not in LEADING and word not in PLAIN} for item in (event, main))
-    return len(left & right) >= LIKE * min(len(left), len(right))
 
 
 def _tells(found: MinedPattern, cases: int) -> bool:

@@ -16,6 +16,7 @@ from kb.regex.pattern import compiled
 MOST_NEAR = 3  # near misses
 LOOKED_AT = 400  # texts
 LONGEST_NEAR = 400  # characters of a line
+LEAST_TELLING = 0.5  # weight of a word that a near miss shares
 _WORD = re.compile(r"[A-Za-z_]{2,}(?:\d+_?[A-Za-z_]+)*")
 
 
@@ -115,7 +116,8 @@ def near_misses(
     found: dict[tuple[str, ...], tuple[float, str]] = {}
     for _, words in patterns:
         telling = sorted(
-            {word for word in words if len(word) > 3}, key=lambda item: (-background.weights.of(item), item)
+            {word for word in words if len(word) > 3 and background.weights.of(word) > LEAST_TELLING},
+            key=lambda item: (-background.weights.of(item), item),
         )
         for word in telling[:3]:
             for line in _lines_with(word, background, besides):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 
 from kb.anomalies.core.severity_words import is_bad
-from kb.learning.tokenizer import LEADING, Token, WordWeights, captured, gap, tokens
+from kb.learning.tokenizer import LEADING, Piece, Token, WordWeights, captured, gap
 from kb.regex.hazards import hazards
 from kb.rulebase.patterns import check
 
-MOST_MESSAGES = 12  # number of messages aligned
 ENOUGH = 2.4  # weight of the words of a regex that may represent the message
 FIRM = 3.6  # likewise if several messages share them, so that they are no accident of one
 LETTERS = 10  # of its words together
@@ -23,26 +21,41 @@ SHORT = 1.0  # weight that the words of a whole short message must have
 MOST_WORDS = 14
 LONGEST = 900  # characters of a regex
 LONGEST_SAID = 180  # characters of a sentence
-MOST_VALUES = 3  # numbers of a line that the summary repeats
-COUNT = r"(?:[1-9][\d.]{0,18}|0\.\d{1,18})"  # of things: none of them is no failure
-LOSSES = frozenset({"dropped", "skipped", "retries", "overdue", "discarded", "unanswered", "stale"})
+MOST_VALUES = 8  # numbers and names of a line that the summary repeats
+SHORT_LINE = 60  # characters of a message that hardly any program wraps, so that all of it can be asked for
+SUBJECT = 4  # pieces of a message within which it says which rank it is about: one named later need not be the speaker
+MOST_BEHIND = 4  # words behind those chosen that end the clause, and are asked for
+MOST_AHEAD = 8  # words before those chosen that are asked for, too
+# what a number behind these tells apart is not one thing of several, but the thing itself, as in "sha256"
+_ALGORITHMS = frozenset(
+    {
+        "sha",
+        "md",
+        "crc",
+        "blake",
+        "xxh",
+        "fp",
+        "bf",
+        "tf",
+        "int",
+        "uint",
+        "float",
+        "utf",
+        "ipv",
+        "http",
+        "base",
+        "adler",
+    }
+)
+# what a value is called wherever it stands; a rank or a node in the middle of a message need not be the speaker's
+_ANYWHERE = frozenset({"step", "port", "device", "pci", "path", "size", "seconds", "interface", "link", "url", "code"})
 ERRNO = "errno"  # the number behind it says what failed, as words do
 WILD = r".{0,120}"
+FIELD = r"(?:.{{0,40}}?\b{name}\W{{1,4}}(?P<{name}>[\w./:-]{{1,60}}))?"  # of a structured record, behind its message
+_VERSION = re.compile(r"[a-z]{1,4}_?\d{2,4}[a-z]{1,2}")  # of an architecture or a toolkit, as in "sm_90a"
+_BARE_VERSION = r"\w{1,20}"
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]+")
 QUOTE = r'\\?"'  # JSON escapes it
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A token that all messages share, or (`token` None) a stretch in which they differ. `fixed`: the text is the same in all."""
-
-    token: Token | None
-    fixed: bool = False
-
-    @property
-    def word(self) -> str:
-        """Its word; empty for anything else."""
-        return self.token.text if self.token is not None and self.token.kind == "word" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,55 +63,14 @@ class Regex:
     """A regex and the words that each of its matches has. `weight`: how telling these are.
 
     `said`: what a match says, as a sentence with a hole for each value that it captures, such as `{value_1|...}`.
+    `reach`: the pieces of the message of which it tells.
     """
 
     text: str
     words: tuple[str, ...]
     weight: float
     said: str = ""
-
-
-def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece, ...]:
-    """What the messages have in common, in order, with stretches where they differ."""
-    cut = [tokens(message, names) for message in dict.fromkeys(messages)][:MOST_MESSAGES]
-    if not cut:
-        return ()
-    pieces = [Piece(token, fixed=True) for token in cut[0]]
-    for other in cut[1:]:
-        pieces = _common(pieces, other)
-    return tuple(_shared_word(piece) for piece in pieces) if len(cut) > 1 else tuple(pieces)
-
-
-def _shared_word(piece: Piece) -> Piece:
-    """A word in the place of a name that several incidents have there is a word after all, as in "bucket quota"."""
-    token = piece.token
-    if token is None or token.form != "maybe_name" or not piece.fixed or not token.text.isalpha():
-        return piece
-    return replace(piece, token=Token("word", token.text))
-
-
-def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
-    left = [item.token.same if item.token is not None else ("", str(index)) for index, item in enumerate(pieces)]
-    matcher = SequenceMatcher(None, left, [item.same for item in other], autojunk=False)
-    found: list[Piece] = []
-    for what, start, stop, from_, to in matcher.get_opcodes():
-        if what == "equal":
-            for piece, token in zip(pieces[start:stop], other[from_:to], strict=True):
-                same = piece.fixed and piece.token is not None and piece.token.text == token.text
-                zero = token.kind == "number" and not token.text.strip("0.")  # a number that may be zero stays one
-                found.append(Piece(token if zero else piece.token, fixed=same))
-        elif not found or found[-1].token is not None:
-            found.append(Piece(None))
-    # two stretches become one, also with only a blank or a sign between them
-    merged: list[Piece] = []
-    for index, piece in enumerate(found):
-        small = piece.token is not None and piece.token.kind in ("space", "sign")
-        between = (
-            small and merged and merged[-1].token is None and index + 1 < len(found) and found[index + 1].token is None
-        )
-        if not between and not (piece.token is None and merged and merged[-1].token is None):
-            merged.append(piece)
-    return merged
+    reach: tuple[Piece, ...] = ()
 
 
 def regexes(
@@ -129,8 +101,9 @@ def regexes(
     grown = 0
     while True:
         if grown % 2 == 0 or last - first + 1 in (len(places), MOST_WORDS):
-            found = _written(pieces, places[first], places[last], weights, numbers=numbers)
-            if found.text not in seen and usable(found.text):
+            made = _written(pieces, places[first], places[last], weights, numbers=numbers, firm=firm)
+            found = next((item for item in made if usable(item.text)), None)
+            if found is not None and found.text not in seen:
                 seen.add(found.text)
                 yield found
         grown += 1
@@ -149,6 +122,17 @@ def _clause(pieces: Sequence[Piece], places: Sequence[int], first: int, last: in
             break
         first -= 1
     return first
+
+
+def with_fields(regex: Regex, names: Sequence[str]) -> Regex:
+    """The regex with the values of fields that structured records have behind the message, where they stand in a line."""
+    own = [name for name in names if f"(?P<{name}>" not in regex.text]
+    for many in range(len(own), 0, -1):
+        text = regex.text + "".join(FIELD.format(name=name) for name in own[:many])
+        said = regex.said + "".join(f"[?, {name} {{{name}}}]" for name in own[:many])
+        if usable(text) and len(said) <= LONGEST_SAID:
+            return replace(regex, text=text, said=said)
+    return regex
 
 
 def usable(regex: str) -> bool:
@@ -201,15 +185,108 @@ def _whole(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]
     return 0, len(places) - 1
 
 
-def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeights, *, numbers: bool) -> Regex:
-    """The regex of the pieces from a word to a word, with the variable right after it if it has a name.
+def _written(
+    pieces: Sequence[Piece], start: int, stop: int, weights: WordWeights, *, numbers: bool, firm: bool
+) -> Iterator[Regex]:
+    """The regex of the pieces from a word to a word, first with all that the message says around them, then alone.
 
-    The first word of a message begins with a capital in some programs' logs and not in others.
+    What stands around them is asked for if no value is in it, or if the message is too short to be wrapped; otherwise it may be missing,
+    since programs wrap lines and write more or less around the same event. Its values are captured where it stands.
     """
-    stop = _with_value(pieces, stop, numbers=numbers)
+    chosen = (start, _with_value(pieces, stop, numbers=numbers))
+    stop = _to_clause(pieces, chosen[1], MOST_BEHIND if firm else 0)
+    start = _from_clause(pieces, start) if firm else start
+    ahead = _ahead(pieces, start) if firm else start
+    behind = _behind(pieces, stop)
+    short = firm and sum(len(piece.token.text) if piece.token is not None else 1 for piece in pieces) <= SHORT_LINE
+    head = ahead < start and not short and _varies(pieces[ahead:start])  # it may be missing
+    object_only = not any(piece.word for piece in pieces[stop + 1 : behind + 1])  # as behind "No such file: "
+    tail = behind > stop and (not short or object_only) and _varies(pieces[stop + 1 : behind + 1])
+    first, last = start if head else ahead, behind if short and not object_only else stop
+    names: set[str] = set()
+    spans = [*([(ahead, first - 1)] if head else []), (first, last), *([(last + 1, behind)] if tail else [])]
+    parts = [_part(pieces, span, names, numbers=numbers, core=chosen) for span in spans]
+    text = "".join(
+        regex if span == (first, last) else f"(?:{regex})?" for span, (regex, _) in zip(spans, parts, strict=True)
+    )
+    told = "".join(
+        said if span == (first, last) else _clause_of(said) for span, (_, said) in zip(spans, parts, strict=True)
+    )
+    whole = _regex(pieces, (first, last), (text, told), weights)
+    yield replace(whole, reach=tuple(pieces[spans[0][0] : spans[-1][1] + 1]))
+    yield _regex(pieces, chosen, _part(pieces, chosen, set(), numbers=numbers, core=chosen), weights)
+
+
+def _regex(pieces: Sequence[Piece], span: tuple[int, int], made: tuple[str, str], weights: WordWeights) -> Regex:
+    words = tuple(
+        item.word for item in pieces[span[0] : span[1] + 1] if item.word and not _VERSION.fullmatch(item.word)
+    )
+    said = " ".join(made[1].split())
+    weight = sum(weights.of(word) for word in words)
+    return Regex(
+        made[0], words, weight, said if len(said) <= LONGEST_SAID else "", tuple(pieces[span[0] : span[1] + 1])
+    )
+
+
+def _clause_of(said: str) -> str:
+    """What a part says that may be missing, as a clause of a summary that is left out with its values."""
+    return f"[?{said.replace('|...}', '}')}]" if "{" in said else ""
+
+
+def _varies(pieces: Sequence[Piece]) -> bool:
+    """Whether a value stands among the pieces that a reader would miss."""
+    return any(piece.token is not None and piece.token.kind in ("number", "varying") for piece in pieces)
+
+
+def _ahead(pieces: Sequence[Piece], start: int) -> int:
+    """The first piece before a word that all messages have: at most to the last stretch in which they differ."""
+    index, words = start, 0
+    while index > 0 and pieces[index - 1].token is not None and words < MOST_AHEAD:
+        index -= 1
+        words += bool(pieces[index].word)
+    return next((at for at in range(index, start) if _begins(pieces[at])), start)
+
+
+def _behind(pieces: Sequence[Piece], stop: int) -> int:
+    """The last piece behind a word that all messages have: a word or a value before the first stretch in which they differ."""
+    end = next((at for at in range(stop + 1, len(pieces)) if pieces[at].token is None), len(pieces))
+    return next(
+        (at for at in range(end - 1, stop, -1) if _begins(pieces[at]) and pieces[at].word.lower() not in LEADING), stop
+    )
+
+
+def _to_clause(pieces: Sequence[Piece], stop: int, most: int) -> int:
+    """The end of the clause, if it is near: half a clause says nothing."""
+    behind = _behind(pieces, stop)
+    ends = (
+        at - 1 for at in range(stop + 1, behind) if pieces[at].token is not None and pieces[at].token.text in CLAUSES
+    )
+    end = next(ends, behind)
+    return end if sum(bool(piece.word) for piece in pieces[stop + 1 : end + 1]) <= most else stop
+
+
+def _from_clause(pieces: Sequence[Piece], start: int) -> int:
+    """The beginning of the clause, if it is near: "of 16 pods bound" is no part of a sentence."""
+    ahead = _ahead(pieces, start)
+    signs = [at for at in range(ahead, start) if pieces[at].token is not None and pieces[at].token.text in CLAUSES]
+    begin = next((at for at in range(signs[-1] + 1 if signs else ahead, start) if _begins(pieces[at])), start)
+    return begin if sum(bool(piece.word) for piece in pieces[begin:start]) <= MOST_BEHIND else start
+
+
+def _begins(piece: Piece) -> bool:
+    return piece.token is not None and piece.token.kind in ("word", "number", "varying")
+
+
+def _part(
+    pieces: Sequence[Piece], span: tuple[int, int], names: set[str], *, numbers: bool, core: tuple[int, int]
+) -> tuple[str, str]:
+    """A part of a message as a regex, and what it says. `names`: those taken, to which its own are added.
+
+    The first word of a message begins with a capital in some programs' logs and not in others. `core`: the words chosen.
+    """
+    start, stop = span
     parts: list[str] = []
     said: list[str] = []
-    names: set[str] = set()
     before = next((item.word for item in reversed(pieces[:start]) if item.word), "")
     for index, piece in enumerate(pieces[start : stop + 1], start):
         token = piece.token
@@ -217,75 +294,58 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
         if token is None:
             parts.append(WILD)
             told = " ... "
+        elif token.kind == "word" and _VERSION.fullmatch(token.text) and not _is_part(pieces, index + 1):
+            name = _name(Token("varying", token.text, "name"), "", names, inside=False)
+            parts.append(_BARE_VERSION if name is None else f"(?P<{name}>{_BARE_VERSION})")
+            told = token.text if name is None else f"{{{name}|...}}"
+            names |= {name} if name is not None else set()
         elif index == 0 and _PLAIN_WORD.fullmatch(token.text):
             parts.append(f"[{token.text[0].upper()}{token.text[0].lower()}]{token.text[1:]}")
         elif token.kind in ("word", "sign"):
             parts.append(QUOTE if token.text == '"' else escaped(token.text))
         elif token.kind == "space":
             parts.append(" " if piece.fixed and token.text == " " else r"[ \t]{1,20}")
+        elif token.kind == "number" and piece.fixed and _is_part(pieces, index):
+            parts.append(escaped(token.text))
         elif token.kind == "number" and piece.fixed and (numbers or before.lower() == ERRNO):
             parts.append(rf"{escaped(token.text)}\b")
         else:
-            name = captured(token, before) or _value(names, token, glued=index > start and bool(pieces[index - 1].word))
-            named = name is not None and name not in names
-            what = COUNT if _counts(pieces, index) else gap(token)
-            parts.append(f"(?P<{name}>{what})" if named else what)
-            same = piece.fixed and (token.form == "unit" or (token.kind == "number" and bool(pieces[index - 1].word)))
-            told = f"{{{name}|...}}" if named else token.text if same else "..."
+            subject = token.kind == "number" and index <= SUBJECT
+            name = _name(
+                token, before, names, inside=core[0] <= index <= core[1] and (before.lower() != "rank" or subject)
+            )
+            parts.append(gap(token) if name is None else f"(?P<{name}>{gap(token)})")
+            told = "..." if name is None else f"{{{name}|...}}"
             names |= {name} if name is not None else set()
         said.append(told)
         before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
-    words = tuple(item.word for item in pieces[start : stop + 1] if item.word)
-    return Regex(
-        "".join(parts),
-        words,
-        sum(weights.of(word) for word in words),
-        _whole_sentence(pieces, start, stop, "".join(said)),
-    )
+    return "".join(parts), "".join(said)
 
 
-def _whole_sentence(pieces: Sequence[Piece], start: int, stop: int, said: str) -> str:
-    """What a message says, with what stands around the part that a regex asks for, if it is no longer than a summary may be."""
-    before, behind = ("".join(_shown(piece) for piece in part) for part in (pieces[:start], pieces[stop + 1 :]))
-    able = (f"{before}{said}{behind}", f"{before}{said}", said)
-    return " ".join(next((text for text in able if len(text) <= LONGEST_SAID), said).split())
+def _is_part(pieces: Sequence[Piece], index: int) -> bool:
+    """Whether a number is a part of the word before it, as in "sha256"."""
+    word = pieces[index - 1].word.lower() if index else ""
+    return re.split(r"[_\d]", word)[-1] in _ALGORITHMS if word else False
 
 
-def _shown(piece: Piece) -> str:
-    """A piece outside a regex for a reader."""
-    token = piece.token
-    if token is None:
-        return " ... "
-    return token.text if token.kind in ("word", "sign", "space") or (piece.fixed and token.form == "unit") else "..."
-
-
-def _value(names: Collection[str], token: Token, *, glued: bool) -> str | None:
-    """A name for a number or an id that has none; None for anything else, and for more than a reader needs.
-
-    `glued`: it is a part of the word before it, as in "sha256".
-    """
+def _name(token: Token, before: str, names: Collection[str], *, inside: bool) -> str | None:
+    """The name under which a value is captured; None for more than a reader needs. `inside`: it is in the words chosen."""
+    known = captured(token, before)
+    if known is not None and known not in names and (inside or known in _ANYWHERE):
+        return known
     number = sum(name.startswith("value_") for name in names) + 1
-    told = token.kind == "number" or token.form in ("hex", "name", "maybe_name")
-    return f"value_{number}" if told and not glued and number <= MOST_VALUES else None
-
-
-def _counts(pieces: Sequence[Piece], index: int) -> bool:
-    """Whether a number counts what went wrong, as in "12 requests dropped", and is zero in no incident seen.
-
-    None of them is no failure then. Of other things, as in "shrank to 0 actors", none may be the worst.
-    """
-    token = pieces[index].token
-    if token is None or token.kind != "number" or not token.text.strip("0."):
-        return False
-    behind = pieces[index + 1 : index + 5]
-    words = [piece.word for piece in behind[1:4:2]]
-    if not behind or behind[0].token is None or behind[0].token.kind != "space" or not words or not words[0]:
-        return False
-    ahead = next(
-        (piece.token for piece in reversed(pieces[:index]) if piece.token is None or piece.token.kind != "space"), None
+    told = token.kind == "number" or token.form in (
+        "hex",
+        "name",
+        "maybe_name",
+        "unit",
+        "path",
+        "quoted",
+        "pci",
+        "uuid",
+        "url",
     )
-    counted = ahead is None or ahead.kind != "word" or ahead.text.lower() in LEADING
-    return counted and any(is_bad(word) or word.lower() in LOSSES for word in words if word)
+    return f"value_{number}" if told and number <= MOST_VALUES else None
 
 
 def _with_value(pieces: Sequence[Piece], stop: int, *, numbers: bool) -> int:

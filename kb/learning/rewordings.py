@@ -10,26 +10,33 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from kb.anomalies.core.severity_words import is_bad
 from kb.learning.tokenizer import LEADING
 
 MOST_WORDS = 6  # of the part of a message that names the component
-MOST_NAMED = 2  # words of it where neither a colon nor a word ends it
+MOST_NAMED = 2  # words that name a thing, one more if "of" stands between them
 COLUMNS = 80
 WRAPPED = f"wrapped at {COLUMNS} columns"
-_NUMBER = re.compile(r"(?<![\w.])(?<![Ee]rrno )\d{1,9}(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.:])(?<![Ee]rrno )\d{1,9}(?![\w.]|:[0-9A-Fa-f]{2}\b)")
+_PCI = re.compile(
+    r"(?<![\w:])(?P<domain>[0-9A-Fa-f]{4,8}:)?(?P<bus>[0-9A-Fa-f]{2})(?P<rest>:[01][0-9A-Fa-f]\.[0-7])(?!\w)"
+)
 _HEX = re.compile(r"\b(?=[0-9a-f-]*\d)(?=[0-9a-f-]*[a-f])[0-9a-f]{8}[0-9a-f-]{0,32}\b")
-_UNIT = re.compile(r"(?<=\d)( ?)(KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB|ms|us|s)\b")
-_OTHER_UNIT = {
-    "KiB": "MiB", "MiB": "GiB", "GiB": "MiB", "TiB": "GiB", "kB": "MB", "KB": "MB", "MB": "GB", "GB": "MB", "TB": "GB",
-    "ms": "s", "us": "ms", "s": "ms",
+_UNIT = re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,6})?)( ?)(TiB|GiB|MiB|TB|GB|MB|s|ms)\b")
+# the same amount in the next smaller unit
+_SMALLER = {
+    "TiB": ("GiB", 1024), "GiB": ("MiB", 1024), "MiB": ("KiB", 1024), "TB": ("GB", 1000), "GB": ("MB", 1000), "MB": ("kB", 1000),
+    "s": ("ms", 1000), "ms": ("us", 1000),
 }  # fmt: skip
 _CAUSED = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 _GROUP = "  + Exception Group Traceback (most recent call last):\n  | ExceptionGroup: unhandled errors (1 sub-exception)\n  +-+---------------- 1 ----------------\n"
 _WORD = re.compile(r"[A-Za-z][\w-]*")
 _HAPPENS = re.compile(r"(?i)is|are|was|were|has|had|have|belongs?|\w{3,}ed")
 _PLAIN_FIRST = re.compile(r"[A-Za-z][a-z]+(?![\w.])")  # no name of a program or a variable
+_REASON = re.compile(r"[,;:(]| (?:by|because|since|after|as|due)\b")  # where a line begins to tell why, or how much
+_VALUE = re.compile(r"[\d'\"]")
 _SUFFIX = re.compile(r"(?:Error|Exception)$")
 _OPPOSITES = {
     "failed": "succeeded", "failure": "success", "fail": "succeed", "fails": "succeeds", "cannot": "can", "can't": "can", "could not": "could",
@@ -40,10 +47,6 @@ _OPPOSITES = {
     "out of order": "in order", "unexpected": "expected", "stuck": "running", "unavailable": "available", "diverged": "agree", "error": "ok",
 }  # fmt: skip
 SHARE = re.compile(r"(?<![\w.])(\d{1,9}) of (\d{1,9})(?![\w.])")
-# a number of things, as in ", 12 requests dropped": no id behind its kind, and no share
-_COUNTED = re.compile(
-    r"(?:(?<=^)|(?<=[,;:(] )|(?<=\band )|(?<=\bwith )|(?<=\bafter )|(?<=\bhas )|(?<=\bhad ))[1-9]\d{0,8}(?= (?!of\b|is\b|was\b|has\b)[a-z]{3,})"
-)
 _BAD = re.compile(rf"(?i)\b(?:{'|'.join(sorted(map(re.escape, _OPPOSITES), key=len, reverse=True))})\b")
 
 
@@ -93,7 +96,8 @@ def _distinct(made: Iterator[Rewording]) -> tuple[Rewording, ...]:
 def _written(message: str, other: str) -> Iterator[Rewording]:
     """A line as launchers, logging frameworks and log shippers write it. `other`: the message with other values."""
     yield Rewording("as it is", message)
-    yield Rewording("other numbers, units and ids", other)
+    if other != message:
+        yield Rewording("other numbers, units and ids", other)
     yield Rewording("prefix of torchrun", f"[rank7]: {other}")
     yield Rewording("prefix of srun", f" 7: {message}")
     yield Rewording("prefix of Ray", f"(worker pid=811, ip=192.0.2.7) {other}")
@@ -134,7 +138,8 @@ def _raised(event: EventWords, other: str) -> Iterator[Rewording]:
     told = _said(event.exception, event.message)
     whole, changed = f"{head}\n{told}", f"{head}\n{_said(event.exception, other)}"
     yield Rewording("traceback alone", f"{head}\n{told}")
-    yield Rewording("other numbers, units and ids", changed)
+    if changed != whole:
+        yield Rewording("other numbers, units and ids", changed)
     yield Rewording("prefix of torchrun", _prefixed("[rank7]: ", changed))
     yield Rewording("prefix of srun", _prefixed("12: ", f"{head}\n{told}"))
     yield Rewording("prefix of Ray", _prefixed("(worker pid=811, ip=192.0.2.7) ", changed))
@@ -176,10 +181,16 @@ def _prefixed(prefix: str, text: str) -> str:
 
 
 def _varied(message: str) -> str:
-    """The message with other numbers, units and ids."""
+    """The message with other numbers and ids, and amounts in another unit."""
     other = _HEX.sub(lambda hit: hit[0][::-1] if "-" not in hit[0] else hit[0].replace("1", "2"), message)
-    other = _UNIT.sub(lambda hit: f"{hit[1]}{_OTHER_UNIT[hit[2]]}", other)
-    return _NUMBER.sub(lambda hit: str(int(hit[0]) + 3), other)
+    other = _NUMBER.sub(lambda hit: str(int(hit[0]) + 3), other)
+    other = _UNIT.sub(_in_smaller, other)
+    return _PCI.sub(lambda hit: f"{hit['domain'] or ''}{(int(hit['bus'], 16) + 3) % 256:02x}{hit['rest']}", other)
+
+
+def _in_smaller(hit: re.Match[str]) -> str:
+    unit, times = _SMALLER[hit[3]]
+    return f"{float(hit[1]) * times:.0f}{hit[2]}{unit}"
 
 
 # -- near misses ---------------------------------------------------------------------------------------------------------
@@ -208,24 +219,11 @@ def _harmless(message: str) -> Iterator[Rewording]:
     yield Rewording(
         "a fallback at error level", f"2026-03-11 10:31:12,104 ERROR worker: {message}, falling back to the last one"
     )
-    yield from _healthy_values(message)
-
-
-def _healthy_values(message: str) -> Iterator[Rewording]:
-    """The same words with values that say that nothing is wrong: all of them, none of them."""
-    equal = SHARE.sub(lambda hit: f"{hit[2]} of {hit[2]}" if int(hit[1]) < int(hit[2]) else hit[0], message)
-    if equal != message:
-        yield Rewording("all of them", f"2026-03-11 10:31:12,104 INFO worker: {equal}")
-        yield Rewording("all of them, without a level", equal)
-    none = _COUNTED.sub("0", message)
-    if none != message:
-        yield Rewording("none of them", f"2026-03-11 10:31:12,104 INFO worker: {none}")
-        yield Rewording("none of them, without a level", none)
 
 
 def _twins(message: str) -> Iterator[Rewording]:
-    fine = _BAD.sub(lambda hit: _OPPOSITES[hit[0].lower()], message)
-    if fine != message:
+    fine = _success(message)
+    if fine:
         yield Rewording("success", fine)
     begin = _component(message)
     if begin:
@@ -241,17 +239,34 @@ def _twins(message: str) -> Iterator[Rewording]:
         yield Rewording("a retry with the same words", f"{message}; retrying (attempt 1 of 3)")
 
 
+def _success(message: str) -> str:
+    """The message with the opposite of what it says is wrong, without what it says of the reason; empty if it has no such word."""
+    bad = _BAD.search(message)
+    if bad is None:
+        return ""
+    behind = message[bad.end() :]
+    ends = _REASON.search(behind)
+    return (
+        f"{message[: bad.start()]}{_OPPOSITES[bad[0].lower()]}{behind[: ends.start()] if ends is not None else behind}"
+    )
+
+
 def _component(message: str) -> str:
-    """The words before the first that says what happened to it, or that something is wrong, without those that only lead to it."""
+    """The words before the first that says what happened to it, or that something is wrong, without those that only lead to it.
+
+    More words than name a thing, and what stands behind a value, tell what happened.
+    """
     place = len(message)
     for hit in _WORD.finditer(message):
         if is_bad(hit[0]) or _BAD.fullmatch(hit[0]) or (hit.start() and _HAPPENS.fullmatch(hit[0])):
             place = hit.start()
             break
-    named = message[:place]
-    if ", " in named:  # the clause that names it says nothing that this knows as wrong
-        named = named[: named.index(": ")] if ": " in named else " ".join(named.split()[:MOST_NAMED])
-    words = named.split()[:MOST_WORDS]
+    named = message[:place].partition(": ")[0].split()
+    words = named[: MOST_NAMED + 1 if named[1:2] and named[1] in ("of", "for") else MOST_NAMED]
+    words = [
+        *takewhile(lambda word: not _VALUE.search(word), words[:1]),
+        *takewhile(lambda word: word.isalpha() or word.isdigit(), words[1:]),
+    ]
     while words and words[-1].strip(" ,;:-(").lower() in LEADING:
         words.pop()
     return " ".join(words).strip(" ,;:-(") if len(words) > 1 else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kb.learning.regex_generalisation import Piece
+from kb.learning.tokenizer import Piece
 
 LONGEST_TITLE = 80
 _SPLIT = re.compile(r"(?<=[.;!?])\s+|\s*[;\n]\s*")
@@ -14,10 +14,10 @@ _HANGING = re.compile(r"(?: (?:after|at|by|during|for|from|in|of|on|to|with)(?: 
 _VALUE_LAST = re.compile(r"(?:,|:) N(?: of N)?$")  # behind the clause that says what is wrong
 # what only tells one thing of a kind from another, behind its kind: "lease N on", "cursor ... belongs"
 _UNNAMED = re.compile(
-    r"(?<![\w-]of)(?<=\w) \.\.\.(?= [A-Za-z(]|[:,;])(?<!\b(?:to|by|at|on|in|is) \.\.\.)(?<!\b(?:for) \.\.\.)(?<!\b(?:from|with) \.\.\.)"
+    r"(?<![\w-]of)(?<=\w) \.\.\.(?= [A-Za-z(]|[:,;])(?<!\b(?:to|by|at|on|in|is|as) \.\.\.)(?<!\b(?:for) \.\.\.)(?<!\b(?:from|with) \.\.\.)"
     r"|(?<=[a-z]{3}) N(?= (?:on|for|at|is|was|were|has|had|in|from|by|belongs|cannot|could) )(?<!\b(?:for) N)(?<!\b(?:from|with|than) N)"
 )
-_TAKES = re.compile(r"\b(?:uses|expects|wants|has|got|is|was|needs|reads|says|found|runs|loaded|sent|gave)$")
+_TAKES = re.compile(r"\b(?:as|than|uses|expects|wants|has|got|is|was|needs|reads|says|found|runs|loaded|sent|gave)$")
 _ERRNO = re.compile(r"^Errno (\w{1,5}) ([A-Za-z][\w /'-]{2,60})$")
 _NUMBER_WORDS = {
     "number": "N",
@@ -72,6 +72,7 @@ _DETERMINERS = frozenset(
 _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:node|host|machine|server)s?\b.*\b(?:out of|from) the cluster|\bcordon|\bdrain(?:ed)?\b.*\breboot|\breboot\w*\b.*\b(?:node|host|machine)", "drain_and_reboot"),
     (r"\bfirmware\b|\bflash\b", "hardware_ticket"),
+    (r"\bclear\w*\b.*\bcaches?\b", "fix_environment"),
     (r"\breseat\b|\b(?:cable|transceiver|optic)s?\b", "network_ticket"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
     (r"\breplac\w*\b.*\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|power supply|drive|cpu|memory)s?\b", "hardware_ticket"),
@@ -116,8 +117,6 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
             continue  # a device named before what it reports
         if token is None:
             parts.append(" ... ")
-        elif token.form == "unit" and piece.fixed:
-            parts.append(token.text)
         elif token.kind == "varying":
             parts.append(_NUMBER_WORDS.get(token.form, "..."))
         elif token.kind == "number":
@@ -125,7 +124,7 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
             parts.append(token.text if piece.fixed and (glued or parts[-2:] == ["Errno", " "]) else "N")
         else:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
-    text = _UNNAMED.sub("", " ".join("".join(parts).split())).replace(" :", ":").strip(" .,;:!-…'\"")
+    text = re.sub(r" (?=[,;:])", "", _UNNAMED.sub("", " ".join("".join(parts).split()))).strip(" .,;:!-…'\"")
     text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
     text = text.replace(" on ... ", " on a node ")
     if told and told[-1].token is not None and told[-1].token.kind == "varying" and _TAKES.search(text):

@@ -1,17 +1,19 @@
-"""Splits a message into words, numbers and variables, and weighs how telling each word is."""
+"""Splits a message into words, numbers and variables, aligns messages that say the same, and weighs how telling each word is."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Literal
 
 from kb.scanning.prefilter import COMMON
 
 LONGEST = 600  # characters of a message that are examined
+MOST_MESSAGES = 12  # number of messages aligned
 FEW = 24  # texts; with fewer, counts mean little, and a list of common words is used
 
 Kind = Literal["word", "number", "space", "sign", "varying"]
@@ -185,6 +187,62 @@ def _is_named(before: str, word: str, after: Sequence[Token]) -> bool:
 def _may_be_name(word: str) -> bool:
     """Whether a word after `user ` or `on host ` may be a name: prose continues with common words."""
     return word.lower() not in COMMON and word.lower() not in PLAIN and len(word) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A token that all messages share, or (`token` None) a stretch in which they differ. `fixed`: the text is the same in all."""
+
+    token: Token | None
+    fixed: bool = False
+
+    @property
+    def word(self) -> str:
+        """Its word; empty for anything else."""
+        return self.token.text if self.token is not None and self.token.kind == "word" else ""
+
+
+def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece, ...]:
+    """What the messages have in common, in order, with stretches where they differ."""
+    cut = [tokens(message, names) for message in dict.fromkeys(messages)][:MOST_MESSAGES]
+    if not cut:
+        return ()
+    pieces = [Piece(token, fixed=True) for token in cut[0]]
+    for other in cut[1:]:
+        pieces = _common(pieces, other)
+    return tuple(_shared_word(piece) for piece in pieces) if len(cut) > 1 else tuple(pieces)
+
+
+def _shared_word(piece: Piece) -> Piece:
+    """A word in the place of a name that several incidents have there is a word after all, as in "bucket quota"."""
+    token = piece.token
+    if token is None or token.form != "maybe_name" or not piece.fixed or not token.text.isalpha():
+        return piece
+    return replace(piece, token=Token("word", token.text))
+
+
+def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
+    left = [item.token.same if item.token is not None else ("", str(index)) for index, item in enumerate(pieces)]
+    matcher = SequenceMatcher(None, left, [item.same for item in other], autojunk=False)
+    found: list[Piece] = []
+    for what, start, stop, from_, to in matcher.get_opcodes():
+        if what == "equal":
+            for piece, token in zip(pieces[start:stop], other[from_:to], strict=True):
+                same = piece.fixed and piece.token is not None and piece.token.text == token.text
+                zero = token.kind == "number" and not token.text.strip("0.")  # a number that may be zero stays one
+                found.append(Piece(token if zero else piece.token, fixed=same))
+        elif not found or found[-1].token is not None:
+            found.append(Piece(None))
+    # two stretches become one, also with only a blank or a sign between them
+    merged: list[Piece] = []
+    for index, piece in enumerate(found):
+        small = piece.token is not None and piece.token.kind in ("space", "sign")
+        between = (
+            small and merged and merged[-1].token is None and index + 1 < len(found) and found[index + 1].token is None
+        )
+        if not between and not (piece.token is None and merged and merged[-1].token is None):
+            merged.append(piece)
+    return merged
 
 
 # words that lead to another and end no phrase

@@ -43,14 +43,16 @@ def leases(*numbers: int) -> list[Case]:
     return [case(number, LEASE.format(rank=number % 8, volume=number * 7, epoch=number + 3)) for number in numbers]
 
 
-def others(*texts: str, fault: str | None = "data_error"):
-    """A background of texts of another fault, a good run, and noise."""
+def others(*texts: str, fault: str | None = "data_error", good: tuple[str, ...] = ()):
+    """A background of texts of another fault, good runs, and noise. `good`: lines of a good run."""
     told = [
         negative_text(100 + at, fault, {"logs/rank-0.log": STEPS + NOISE[at % 3] + text})
         for at, text in enumerate(texts)
     ]
-    good = [negative_text(900 + at, "healthy", {"logs/rank-0.log": STEPS + item}) for at, item in enumerate(NOISE)]
-    return background([*told, *good])
+    runs = [
+        negative_text(900 + at, "healthy", {"logs/rank-0.log": STEPS + item}) for at, item in enumerate((*NOISE, *good))
+    ]
+    return background([*told, *runs])
 
 
 def seen(kind: str, **fields: str) -> Observation:

@@ -58,7 +58,7 @@ _PLAIN = frozenset(
 # words of the trade that a dictionary lacks
 _TRADE = frozenset(
     """
-    admin args arg kwargs desc ctx msg backend backoff bashrc bmc boolean bootstrapped checksum checksums chrony cgroup chunked config configs cron daemonset
+    ci cd nvme ssd ssds ecc dns admin args arg kwargs desc ctx msg backend backoff bashrc bmc boolean bootstrapped checksum checksums chrony cgroup chunked config configs cron daemonset
     dataloader dataset datasets datacenter decommissioned deduplicated deploy deployed deployment deployments dequeued desync env epilog ethernet failover filesystem firmware
     fsync goodput hostname infiniband inode inodes ipmi kernel keyring kubectl lifecycle linter memtest metadata mid misconfigured mtime namespace netplan nic nics ntp nvlink
     nonzero offline online optimizer optimizers overcommit param params patched pinned prefetch prefetching preempted
@@ -233,6 +233,8 @@ class Anonymiser:
     def _name(self, token: Token, keep: Collection[str], name: str) -> str:
         """Return a placeholder for a name, or the word if it may be none: one of the event or of the language."""
         text, word = token.text, token.text.isalpha()
+        if text.isupper() and text.lower() in _TRADE and text.lower() not in self.names:
+            return text  # an abbreviation of the trade, as in "ask CI"
         numbered = _NUMBERED.fullmatch(text)
         if numbered is not None and numbered[1] in self.known and text.lower() not in self.names:
             return text  # a thing of the program, as in "worker-3"

@@ -16,8 +16,7 @@ from kb.learning.rewordings import Edge, EventWords, Rewording, edge_of
 
 # kinds of near misses that differ least from the event: a reviewer reads them first
 HARD = frozenset(
-    {"a recovery at error level", "a retry at error level", "a fallback at error level", "all of them", "all of them, without a level",
-     "none of them", "none of them, without a level", "a level in brackets", "success"}
+    {"a recovery at error level", "a retry at error level", "a fallback at error level", "a level in brackets", "success"}
 )  # fmt: skip
 MOST_WRITTEN = 8  # forms of an event that become logs of the rule
 MOST_EVENTS = 8  # incidents whose events are reworded

@@ -19,7 +19,7 @@ from kb.parsers.logs.prefixes import peel
 from kb.rulebase.rule import Rule
 
 MOST = 3  # neighbours
-LEAST = 2  # words that a neighbour shares
+LEAST = 3  # words that a neighbour shares
 LONGEST = 400  # characters of a line
 MOST_BYTES = 20_000  # of a test log
 _WORD = re.compile(r"[A-Za-z]{3,}")

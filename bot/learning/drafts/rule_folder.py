@@ -35,7 +35,9 @@ _PROGRAM = re.compile(
     r"|\b(?:logger|component|module|service|subsystem)=([A-Za-z_]\w{2,30})(?=\s)"
     r"|\b(?:ERROR|CRITICAL|FATAL|SEVERE)[\])]?[\s:|-]{1,4}([a-z_]\w{2,30})(?=: |::| - )|\] \[([a-z_]\w{2,30})\] \["
 )
-_HOLE = re.compile(r"\{\w+\|\.\.\.\}")
+_HOLE = re.compile(
+    r"\{\w+\|\.\.\.\}|\[\?[^][{}<>`|]*(?:\{\w+\}[^][{}<>`|]*)+\]"
+)  # a value, or a clause that is left out with its values
 REFERENCE = "a resolved incident that it was learned from"
 _NAMES = re.compile(r"\(\?P<(\w+)>")
 _SEVERITY = {
@@ -53,7 +55,7 @@ class DraftFolder:
     """The files of a learned rule, by path below the rules folder, and what a person still has to add.
 
     `said`: what people said when they closed the incidents, without anything that must not leave the site. `edge`: the result
-    on rewordings of the event. `evidence`: the deciding lines, anonymised. `neighbours`: the result on the nearest failures of other rules. `before`: see `Candidate`.
+    on rewordings of the event. `evidence`: the deciding lines, anonymised. `neighbours`: the result on the nearest failures of other rules. `before`: see `said_before` of `Candidate`.
     """
 
     candidate: Candidate
@@ -68,7 +70,7 @@ class DraftFolder:
     @property
     def questions(self) -> tuple[str, ...]:
         """What a reviewer should decide, each a sentence."""
-        first = f"All incidents say {self.before!r} right before it: is that the failure, and this line what follows?"
+        first = f"Right before it, all incidents say: {self.before}. Is that the failure, and this line what follows?"
         own = self.candidate.questions
         return (*own, *([first] if self.before else []), *self.edge.questions, *self.neighbours.questions)
 
@@ -129,9 +131,10 @@ def draft(
     said = told(people)
     whole = {f"{root}/{name}": data for name, data in files.items()}
     evidence = _evidence(candidate, cleaner, keep)
-    before = cleaner.line(candidate.before, keep)
-    evidence = (*evidence[:SHOWN_LINES], *([before] if before else []), *evidence[SHOWN_LINES:])
-    return DraftFolder(candidate, whole, tuple(missing), said, edge, evidence, neighbours, before)
+    before = [cleaner.line(candidate.before, keep)] if candidate.before else []
+    evidence = (*evidence[:SHOWN_LINES], *before, *evidence[SHOWN_LINES:])
+    said_before = cleaner.line(candidate.said_before, keep)
+    return DraftFolder(candidate, whole, tuple(missing), said, edge, evidence, neighbours, said_before)
 
 
 def rule_text(candidate: Candidate, book: Rulebook) -> str:
@@ -213,9 +216,9 @@ def _summary(candidate: Candidate) -> str:
 
 
 def _sentence(said: str) -> str:
-    """What a line says as the text of a rule; empty if its marks could be taken for those of a text, or it captures nothing."""
+    """What a line says as the text of a rule; empty if its marks could be taken for those of a text."""
     bare = _HOLE.sub("", said)
-    if not _HOLE.search(said) or re.search(r"[{}\[\]<>`|]", bare) or "{rank|" in said or "{node|" in said:
+    if not said or re.search(r"[{}\[\]<>`|]", bare) or "{rank|" in said or "{node|" in said:
         return ""
     plain = re.sub(r" (?=[:,;])", "", said.strip(" ,;:!-"))
     plain = plain if plain.endswith("...") else plain.rstrip(".")

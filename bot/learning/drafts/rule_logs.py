@@ -76,7 +76,7 @@ def match_logs(
     keep: frozenset[str],
     judge: RuleTester,
 ) -> dict[str, bytes]:
-    """Return one log per incident, all different. A single incident also gets a variant with other numbers."""
+    """Return one log per incident, all different. A single incident also gets a variant, if its line has other numbers to show."""
     made: list[dict[str, bytes]] = []
     frame = frame_of(candidate.match)
     for number in candidate.support:
@@ -88,7 +88,9 @@ def match_logs(
         ][:1]
     if len(made) == 1:
         other = {name: _renumbered(data) for name, data in made[0].items()}
-        made += [other] if other != made[0] and judge.speaks(other) else []
+        said = [event.message.encode("ascii", "replace") for event in candidate.events.values()]
+        differs = not said or any(_renumbered(message) != message for message in said)
+        made += [other] if differs and other != made[0] and judge.speaks(other) else []
     found: dict[str, bytes] = {}
     for index, streams in enumerate(made[:MOST_LOGS], start=1):
         if len(streams) == 1:

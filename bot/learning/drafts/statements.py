@@ -8,50 +8,91 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bot.learning.drafts.anonymise import Anonymiser, english
 from kb.learning.cases import Candidate
+from kb.learning.events import OTHER_PARTY
 from kb.learning.rule_texts import imperative, sentences, steps_of
 from kb.learning.tokenizer import PLAIN
 from kb.rulebase.rule import FaultClass, Rulebook
 
 MOST_STEPS = 5
 LONGEST = 600  # characters of texts by people
-SAME = 0.66  # share of the words of the shorter of two sentences that say the same
+SAME = 0.66  # share of the words of the shorter of two steps that are the same
+SAME_CAUSE = 0.5  # likewise of two causes, which people put in more different words
+SAID = 1  # words of a cause that a line repeats, so that it may say a part of it
 _WORD = re.compile(r"[A-Za-z0-9-]{2,}")
 MOST_CHECKED = 200  # characters of a cause that the first step repeats
-# domain of a class → what one looks at first
-_LOOKS = {"hardware": "run_check", "network": "check_link"}
+# what ends the cause comes before what keeps it from coming back
+_STOPS = re.compile(r"(?i)^(?:stop|kill|cancel|pause|suspend|abort|disable|freeze|quarantine)\b")
+_TAKES_AWAY = re.compile(r"(?i)^(?:delete|remove|purge|wipe|kill|evict)\b")
+# what starts the job again, when all else is done
+_LAST = frozenset({"resubmit", "restart_from_checkpoint", "restart_in_place"})
+# right whatever the cause was
+_ANYWAY = _LAST | {"exclude_node_job", "exclude_node_cluster", "wait"}
+# words of a cause → what one looks at first, and where: it is the cause if its words are found there
+_PLACES: Sequence[tuple[str, str, str]] = (
+    (r"uplinks?|downlinks?|leaf|leaves|spines?|switch|switches|links?|cables?|optics?|optical|connectors?|transceivers?|fabric|network|congest\w*|bandwidth|firewall|routes?|routers?|routing", "check_link",
+     "the ports and links on the way: counters, cables and optics, and what else used them at that time"),
+    (r"gpus?|accelerators?|fans?|trays?|dimms?|nics?|psu|power|voltage|burn-in|firmware|bmc|hardware|boards?|temperatures?|hot|overheat\w*|cooling|ecc|drives?|nvme|ssds?", "run_check",
+     "the hardware of the node: its kernel log, sensors and firmware, and a burn-in test"),
+    (r"pods?|spot|reclaim\w*|preempt\w*|schedul\w*|reserv\w*|partitions?|placement|autoscal\w*|evict\w*|claims?|requested|maintenance|drain\w*|(?:un)?cordon\w*|pool", "look_at_logs",
+     "the scheduler's events of that time, and what else ran on the nodes"),
+    (r"images?|registry|containers?|signed|signature|digests?|tags?|bundles?|ci|published?", "look_at_logs", "when what the line names was built, signed and published, from what and for what"),
+    (r"certificates?|credentials?|permissions?|passwords?|secrets?|keys?|roles?|grants?|login|accounts?|rights", "look_at_logs",
+     "the credential that the program used: since when, until when and for what it is valid"),
+    (r"memory|huge pages?|pages?|shm|ram|swap|arena|heap|allocat\w*|fragment\w*|leak\w*", "check_memory",
+     "the memory of the node: what is in use, by which process, and what earlier jobs left"),
+    (r"buckets?|lifecycle|quotas?|inodes?|mounts?|file ?systems?|disks?|storage|nfs|lustre|volumes?|object store|small files|scratch|space|stripes?|tiers?", "check_storage",
+     "the storage: its own log and rules of that time, and its usage by folder"),
+    (r"licen[cs]es?|seats?|sessions?|slots?|endpoints?|connections?|consumers?|clients?|groups?", "look_at_logs",
+     "who else holds or uses what the line speaks of, in the list of the service that gives it out"),
+    (r"daemons?|services?|servers?|brokers?|prox(?:y|ies)|agents?|leaders?|controllers?|quorum|gateways?", "look_at_logs",
+     "the log, the settings and the uptime of the service that wrote the line, or that it talked to"),
+    (r"shards?|datasets?|tokeni[sz]\w*|re-tokeni[sz]\w*|vocabular\w*|corpus|samples?|manifests?|journals?|segments?|index(?:es)?|files?|folders?|checkpoints?|snapshots?|overwr\w*|cop(?:y|ied)|retention|sync\w*|records?", "check_data",
+     "who wrote, moved or deleted the data that the line speaks of, and when"),
+    (r"config\w*|settings?|flags?|options?|parameters?|limits?|time-?outs?|defaults?|templates?|prompts?|seeds?|batch(?:es)?|hyperparameters?", "look_at_logs",
+     "the settings of the run, next to those of the last good run"),
+    (r"code|caches?|commit|branch|stale|versions?|upgrad\w*|updat\w*|drivers?|packages?|librar(?:y|ies)|releases?|deploy\w*|rebuilt|architectures?", "look_at_logs",
+     "the versions of code and packages that the run loaded, on each node, next to those of the last good run"),
+)  # fmt: skip
+_NUMBERS = ("One", "Two", "Three", "Four", "Several")
+_BY_DOMAIN = {"network": 0, "hardware": 1}
+_ELSEWHERE = ("look_at_logs", "what the same program logged before the line, next to a good run")
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A step that people took: an action of rules/actions.yaml, and advice in their words.
+    """What people wrote: a cause, or a step with its action of rules/actions.yaml as advice in their words.
 
-    `count`: in how many of the incidents, `partly`: in how many others they wrote a part of it. `other`: somebody else did this instead.
+    `of`: the incidents in which they wrote it, by their order; `partly`: others in which they wrote a part of it.
     """
 
     action: str
     text: str
-    count: int = 1
-    partly: int = 0
-    other: bool = False
+    of: frozenset[int] = frozenset({0})
+    partly: frozenset[int] = frozenset()
+
+    @property
+    def known(self) -> frozenset[int]:
+        """The incidents in which any of it was written."""
+        return self.of | self.partly
 
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What people said, without anything that must not leave the site: about the cause, and the steps that they took.
+    """What people said of `many` incidents, without anything that must not leave the site: causes, and the steps that they took."""
 
-    `noted`: in how many of the `many` incidents people wrote of the cause; `alike`: not all in the same words.
-    """
-
-    cause: str = ""
+    causes: tuple[Told, ...] = ()
     steps: tuple[Told, ...] = ()
-    noted: int = 0
-    alike: bool = False
     many: int = 1
+
+    @property
+    def noted(self) -> int:
+        """In how many incidents they named a cause."""
+        return len(frozenset[int]().union(*(cause.known for cause in self.causes)))
 
 
 def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: frozenset[str]) -> Statements:
@@ -67,12 +108,9 @@ def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: 
         actions = ["; ".join(own) for own in done if own]
     each = [steps_of([action], book.actions, english()) for action in actions]
     more = [text for _, other in each for text in other]
-    causes = _merged([[Told("", text)] for text in (*notes, *more) if text])
-    cause = " ".join(f"{'Another wrote: ' if said.other else ''}{_begun(said.text)}" for said in causes)
-    told = tuple(_merged([[Told(step.action, step.text[:LONGEST]) for step in own] for own, _ in each])[:MOST_STEPS])
-    noted = max(sum(bool(note) for note in notes), min(1, len(cause)))
-    alike = any(said.partly for said in causes)
-    return Statements(cause[:LONGEST].strip(), told, noted, alike, len(candidate.support))
+    causes = _merged([[Told("", _begun(text)[:LONGEST])] for text in (*notes, *more) if text])
+    told = _merged([[Told(step.action, step.text[:LONGEST]) for step in own] for own, _ in each])
+    return Statements(tuple(causes), tuple(_in_order(told)[:MOST_STEPS]), len(candidate.support))
 
 
 def _begun(text: str) -> str:
@@ -80,7 +118,7 @@ def _begun(text: str) -> str:
 
 
 def _merged(each: Sequence[Sequence[Told]]) -> list[Told]:
-    """The sentences of all incidents, those that say the same once and in the fullest words, with the number of their incidents.
+    """The sentences of all incidents, those that say the same once and in the fullest words, with their incidents.
 
     The incident that tells most leads, so that its steps stay in their order; what others did besides comes behind them.
     """
@@ -88,24 +126,50 @@ def _merged(each: Sequence[Sequence[Told]]) -> list[Told]:
     for index, own in enumerate(sorted(each, key=lambda texts: -sum(len(item.text) for item in texts))):
         known = len(found)  # two steps of one incident are two, however alike
         for item in own:
-            at = next((place for place, other in enumerate(found[:known]) if _same(item.text, other.text)), None)
+            at = next((place for place, other in enumerate(found[:known]) if _same(item, other)), None)
             if at is None:
-                found.append(replace(item, other=index > 0))
+                found.append(replace(item, of=frozenset({index})))
             elif _words(item.text) == _words(found[at].text):
-                found[at] = replace(found[at], count=found[at].count + 1)
+                found[at] = replace(found[at], of=found[at].of | {index})
             else:
-                found[at] = replace(found[at], partly=found[at].partly + 1)
+                fuller = (
+                    item.text
+                    if item.action in _LAST and len(_words(item.text)) > len(_words(found[at].text))
+                    else found[at].text
+                )
+                found[at] = replace(found[at], text=fuller, partly=found[at].partly | {index})
     return found
+
+
+def _in_order(steps: Sequence[Told]) -> list[Told]:
+    """The steps as one takes them: what stops the cause, what else helps against it, each with what others did instead, then the job."""
+    found: list[Told] = []
+    for step in sorted(steps, key=_turn):
+        alike = [at for at, other in enumerate(found) if _turn(other) == _turn(step) == 1 and _shared(step, other)]
+        instead = bool(alike) and not any(step.known & found[at].known for at in alike)
+        found.insert(alike[-1] + 1 if instead else len(found), step)
+    return found
+
+
+def _turn(step: Told) -> int:
+    return 2 if step.action in _LAST else 0 if _STOPS.search(step.text) else 1
+
+
+def _shared(one: Told, other: Told) -> bool:
+    return bool(_words(one.text) & _words(other.text))
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(_stem(word) for word in _WORD.findall(text) if word.lower() not in PLAIN)
 
 
-def _same(one: str, other: str) -> bool:
-    """Whether two sentences say the same: nearly all words of the shorter one stand in the longer one."""
-    left, right = _words(one), _words(other)
-    return bool(left and right) and len(left & right) >= SAME * min(len(left), len(right))
+def _same(one: Told, other: Told) -> bool:
+    """Whether two sentences say the same: most words of the shorter one stand in the longer one."""
+    left, right = _words(one.text), _words(other.text)
+    if one.action in _LAST and one.action == other.action and min(len(left), len(right)) <= 1:
+        return True  # "resume", and from where
+    least = SAME if one.action else SAME_CAUSE
+    return bool(left and right) and len(left & right) >= least * min(len(left), len(right))
 
 
 def _stem(word: str) -> str:
@@ -114,23 +178,35 @@ def _stem(word: str) -> str:
 
 
 def cause_of(candidate: Candidate, people: Statements) -> str:
-    """The cause as what people wrote."""
-    if not people.cause:
+    """The cause as what people wrote, and whether the line says any of it."""
+    if not people.causes:
         return f"Not known yet: the close-outs name the class {candidate.fault} and no cause."
-    return f"{_wrote(people)} {people.cause} The line alone does not prove it."
+    said = _words(" ".join(event.message for event in candidate.events.values()))
+    alone = candidate.events and all(len(_words(cause.text) & said) < SAID for cause in people.causes)
+    return f"{_wrote(people)}{' The line itself does not say so.' if alone else ''}"
 
 
 def _wrote(people: Statements) -> str:
+    """The causes with the number of incidents in which people named each."""
+    texts = [cause.text for cause in people.causes]
     if people.many == 1:
-        return "The person who resolved the one incident wrote:"
-    wrote = "named a cause, one in these words:" if people.alike else "wrote:"
-    return f"In {people.noted} of {people.many} incidents the people who resolved it {wrote}"
+        return f"The person who resolved the one incident wrote: {' '.join(texts)}"
+    if len(texts) > 1:
+        each = " ".join(_wrote_of(cause) for cause in people.causes)
+        return f"People named a cause in {people.noted} of {people.many} incidents. {each}"
+    fullest = ", here in the fullest words" if people.causes[0].partly else ""
+    return f"People named this cause in {people.noted} of {people.many} incidents{fullest}: {texts[0]}"
+
+
+def _wrote_of(cause: Told) -> str:
+    who = _NUMBERS[min(len(cause.known), len(_NUMBERS)) - 1]
+    return f"{who} wrote{', here in the fullest words' if cause.partly else ''}: {cause.text}"
 
 
 def told(people: Statements) -> str:
     """The cause, and apart from it what was done: a reviewer must not take one for the other."""
     done = " ".join(f"{step.text.rstrip('.')}{_often(step, people)}." for step in people.steps)
-    cause = f"{_wrote(people)} {people.cause}" if people.cause else ""
+    cause = _wrote(people) if people.causes else ""
     return " ".join(part for part in (cause, f"What was done: {done}" if done else "") if part)
 
 
@@ -141,37 +217,66 @@ def _often(step: Told, people: Statements) -> str:
 def _count(step: Told, people: Statements) -> str:
     if people.many == 1:
         return "in the one incident seen"
-    part = f", partly in {step.partly} {'others' if step.partly > 1 else 'other'}" if step.partly else ""
-    return f"in {step.count} of {people.many} incidents{part}"
+    many = len(step.partly)
+    part = f", partly in {many} {'others' if many > 1 else 'other'}" if many else ""
+    return f"in {len(step.of)} of {people.many} incidents{part}"
 
 
 def steps(candidate: Candidate, people: Statements, book: Rulebook) -> list[dict[str, str]]:
     """The remedy: whether it is this cause at all, then what people did against it; without either, what one usually does first."""
-    check = _check(people, book.faults[candidate.fault], book)
+    check = _check(candidate, people, book.faults[candidate.fault], book)
     if not people.steps:
         return [*check, *_usual(candidate, book)]
-    return [*check, *({"action": step.action, "text": _advised(step, people, sure=not check)} for step in people.steps)]
+    return [*check, *_advised(people, sure=not check)]
 
 
-def _advised(step: Told, people: Statements, *, sure: bool) -> str:
-    """A step with how often people took it, as what to do in their case. `sure`: nobody named a cause on which it depends."""
-    text, small = step.text.rstrip("."), f"{step.text[:1].lower()}{step.text[1:]}".rstrip(".")
-    begin = f"Or {small}" if step.other else text if sure else f"If so, {small}"
-    return f"{begin} (done {_count(step, people)})."
+def _advised(people: Statements, *, sure: bool) -> Iterator[dict[str, str]]:
+    """The steps with how often people took each. `sure`: nobody named a cause on which they depend."""
+    before: list[Told] = []
+    for step in people.steps:
+        text, small = step.text.rstrip("."), f"{step.text[:1].lower()}{step.text[1:]}".rstrip(".")
+        beside = [other for other in before if (other.action in _LAST) == (step.action in _LAST)]
+        instead = bool(beside) and not any(step.known & other.known for other in beside)
+        if instead:
+            text = f"Or {small}"
+        elif step.action in _LAST and before:
+            text = f"Then {small}"
+        elif not sure and step.action not in _ANYWAY:
+            text = f"If so, {small}"
+        asked = " Ask the owner first." if _TAKES_AWAY.search(step.text) else ""
+        before.append(step)
+        yield {"action": step.action, "text": f"{text} (done {_count(step, people)}).{asked}"}
 
 
-def _check(people: Statements, fault: FaultClass, book: Rulebook) -> list[dict[str, str]]:
-    """Whether the cause that people named holds here, since the steps behind it help against no other."""
-    if not people.cause:
+def _check(candidate: Candidate, people: Statements, fault: FaultClass, book: Rulebook) -> list[dict[str, str]]:
+    """Whether the cause that people named holds here, since the steps behind it help against no other: where that shows, and what."""
+    if not people.causes:
         return []
-    look = _LOOKS.get(fault.domain, "look_at_logs")
-    action = look if look in book.actions else "look_at_logs"
-    cause = (
-        people.cause if len(people.cause) <= MOST_CHECKED else f"{people.cause[:MOST_CHECKED].rpartition(' ')[0]} ..."
+    messages = [event.message for event in candidate.events.values()][:1]
+    action, place = _place(
+        [cause.text for cause in people.causes], [step.text for step in people.steps] + messages, fault
     )
-    return [
-        {"action": action, "text": f"Check whether the cause is the same here, which the line does not tell: {cause}"}
+    action = action if action in book.actions else "look_at_logs"
+    cause = " Or: ".join(cause.text for cause in people.causes)
+    cause = cause if len(cause) <= MOST_CHECKED else f"{cause[:MOST_CHECKED].rpartition(' ')[0]} ..."
+    sides = (
+        " The line names a second party: find out which of the two is at fault."
+        if OTHER_PARTY.search(" ".join(messages))
+        else ""
+    )
+    return [{"action": action, "text": f"Check {place}. It is the known cause if you find this: {cause}{sides}"}]
+
+
+def _place(causes: Iterable[str], others: Iterable[str], fault: FaultClass) -> tuple[str, str]:
+    """What to look at first and where, by the words of the causes, then by those of the remedy and of the line."""
+    cause, other = " ".join(causes).lower(), " ".join(others).lower()
+    found = [
+        (set(re.findall(rf"\b(?:{words})\b", cause)), set(re.findall(rf"\b(?:{words})\b", other)))
+        for words, _, _ in _PLACES
     ]
+    scores = [2 * len(own) + len(more - own) for own, more in found]
+    best = scores.index(max(scores)) if max(scores) else _BY_DOMAIN.get(fault.domain)
+    return _ELSEWHERE if best is None else _PLACES[best][1:]
 
 
 def _usual(candidate: Candidate, book: Rulebook) -> list[dict[str, str]]:

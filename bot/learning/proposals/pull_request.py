@@ -28,7 +28,7 @@ def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str
             for kind, found in changes.items()
         ),
         ("Precision", backtest.precision.words),
-        ("Recall, of all incidents closed with the class", backtest.recall.words),
+        ("Of all incidents closed with the class, it finds", backtest.recall.words),
         (
             "Rules that are no longer first",
             ", ".join(f"{name} {count}" for name, count in backtest.shadowed.items()) or "none",

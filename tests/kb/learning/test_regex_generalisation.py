@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from kb.learning.regex_generalisation import aligned, escaped, regexes
-from kb.learning.tokenizer import WordWeights, tokens
+from kb.learning.regex_generalisation import escaped, regexes
+from kb.learning.tokenizer import WordWeights, aligned, tokens
 from kb.rulebase.patterns import check
 
 FEW = WordWeights()
