@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 
 from kb.diagnosis.conditions import Evaluator, by_time
@@ -21,6 +22,7 @@ from kb.rulebase.texts import fill, fill_command
 from kb.scanning.plan import active
 from kb.values import dataclass
 
+_CURED_BY_REPEAT = frozenset({"requeue", "wait", "none"})  # advice for what does not end the next attempt, too
 _PYTHON_WARNING = lazy_compile(r"\.py:\d{1,6}: (?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z]\w{0,60}Warning: ")
 
 
@@ -143,7 +145,12 @@ def combine_findings(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, .
 
     Drops findings that the run survived and generic matches that another rule explains.
     """
-    return tuple(_without_fallbacks([living for finding in heard if (living := _living(finding)) is not None], facts))
+    every = tuple(heard)
+    living = [finding for item in every if (finding := _living(item)) is not None]
+    if living and all(finding.is_symptom for finding in living):
+        symptoms = {finding.fault.id for finding in living}
+        living += [finding for item in every if (finding := _left_behind(item, symptoms, facts)) is not None]
+    return tuple(_without_fallbacks(living, facts))
 
 
 def _in_order(rules: Iterable[Rule]) -> tuple[list[Rule], list[Rule]]:
@@ -294,6 +301,18 @@ def _living(finding: Finding) -> Finding | None:
     if finding.fault.outlives:
         return finding
     return reduced(finding, tuple(signal for signal in finding.signals if not signal.survived))
+
+
+def _left_behind(finding: Finding, symptoms: AbstractSet[str], facts: Facts) -> Finding | None:
+    """Return a cause that ended an attempt shortly before the last one, which ended with mere symptoms of such a cause.
+
+    An attempt that makes hardly a step most probably ended as the one before it, unless a repeat cures that cause.
+    """
+    if finding.is_symptom or finding.fault.advice in _CURED_BY_REPEAT or symptoms.isdisjoint(finding.fault.explains):
+        return None
+    behind = tuple(s for s in finding.signals if s.survived and facts.streams[s.stream].left_behind(s.offset))
+    found = reduced(finding, behind)
+    return None if found is None else replace(found, signals=tuple(replace(s, survived=False) for s in behind))
 
 
 def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:

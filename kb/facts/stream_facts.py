@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from operator import attrgetter
 
 from kb.facts.chained_exceptions import contexts_of, raised_at, structure_start, twins_of
-from kb.facts.closing import closing_marks, text_of
+from kb.facts.closing import closing_marks
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_stopped_helper, stops_as_planned
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
@@ -35,6 +36,13 @@ _START_LINES = 2  # lines of the start that another start repeats
 _SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
 _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
 _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
+
+
+def _told(line: str) -> tuple[int | None, int | None, str]:
+    """Return the rank and the process id that a line's prefixes name, and its text without them and without its time."""
+    text = line.encode("utf-8", "replace")
+    found = peel(text)
+    return found.rank, found.pid, text[found.end :].decode("utf-8", "replace").strip()
 
 
 class StreamFacts:
@@ -282,15 +290,22 @@ class StreamFacts:
             return True
         if self.completed is not None and self.completed > offset:
             return True
-        after = self.steps_after(offset)
-        return after >= PROGRESS_AFTER or (after > 0 and self._resumed(offset))
+        return self.steps_after(offset) >= PROGRESS_AFTER or self.resumed(offset)
 
-    def _resumed(self, offset: int) -> bool:
+    def resumed(self, offset: int) -> bool:
         """Whether another attempt in this log made a step after an offset: what ended the one before is behind it."""
+        if not self.steps_after(offset):
+            return False
         loads = (mark.offset for mark in self.summary.marks if mark.offset > offset and mark.stage == "checkpoint_load")
         starts = (next(loads, None), self.started_again(offset))
         made = max((p.offset for p in self.points if p.step), default=-1)  # a bar at 0 shows no step yet
         return any(start is not None and start < made for start in starts)
+
+    def left_behind(self, offset: int) -> bool:
+        """Whether nothing but the first steps of another attempt shows that the run continued after an offset."""
+        excused = any(start <= offset < end for start, end in self._excused)
+        done = self.completed is not None and self.completed > offset
+        return self.resumed(offset) and not excused and not done and self.steps_after(offset) < PROGRESS_AFTER
 
     @cached_property
     def _work(self) -> tuple[tuple[WorkCount, ...], ...]:
@@ -327,12 +342,14 @@ class StreamFacts:
         step = self._point_offsets[0]
         stages = {mark.stage for mark in self.summary.marks if mark.offset < step} & _STARTS
         found = [mark.offset for mark in self.summary.marks if mark.offset > step and mark.stage in stages]
-        texts = {
-            text for at, line in head_lines(self.summary) if at < step and len(text := text_of(line)) >= _START_LINE
-        }
+        before = [line for at, line in head_lines(self.summary) if at < step and not self.in_traceback(at)]
+        told = Counter(map(_told, before))
+        # what one process prints again and again before its first step, it may print at any time
+        routine = {text for (rank, pid, text), times in told.items() if times > 1 and (rank, pid) != (None, None)}
+        texts = {text for *_, text in told if len(text) >= _START_LINE} - routine
         again: dict[str, int] = {}
         for at, line in tail_lines(self.summary) if texts else ():
-            if at > step and (text := text_of(line)) in texts:
+            if at > step and (text := _told(line)[2]) in texts and not self.in_traceback(at):
                 again.setdefault(text, at)
         return sorted([*found, *again.values()] if len(again) >= _START_LINES else found)
 

@@ -188,6 +188,44 @@ def test_the_last_attempt_counts(known, tmp_path) -> None:
     assert diagnosed(known, tmp_path, [logs]).diagnoses[0].fault == "preempted"
 
 
+CRASH = [
+    "[rank1]: Fatal Python error: Segmentation fault",
+    "",
+    "[rank1]: Current thread 0x00007f1200000000 (most recent call first):",
+    '[rank1]:   File "/src/mixer/kernels.py", line 88 in fused',
+]
+LOST = "[rank0]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.3.0.8]:4711"
+
+
+def test_a_crash_leads_where_the_next_attempt_makes_hardly_a_step_and_only_loses_a_peer(known, tmp_path) -> None:
+    """The second attempt says nothing of its cause: that of the first is the likeliest."""
+    logs = [*START, *steps(10, 200), *CRASH, *START, RESUMED, *steps(210, 210, hour=9), LOST]
+    assert diagnosed(known, tmp_path, [logs]).diagnoses[0].fault == "segfault"
+
+
+@pytest.mark.parametrize(
+    ("ended", "last"), [(CRASH, 300), ([PREEMPTED], 210)], ids=["worked-on-for-long", "cured-by-a-repeat"]
+)
+def test_what_ended_an_attempt_stays_behind(known, tmp_path, ended, last) -> None:
+    """Where the next attempt worked for long, or where a repeat cures it, it is no cause of the next end."""
+    logs = [*START, *steps(10, 200), *ended, *START, RESUMED, *steps(210, last, hour=9), LOST]
+    assert diagnosed(known, tmp_path, [logs]).diagnoses[0].fault == "peer_failure"
+
+
+def test_what_a_process_prints_again_and_again_starts_no_attempt(known, tmp_path) -> None:
+    """The driver of a cluster prints lines of its workers late, so steps may stand after the crash that ended them."""
+    worker, other = "(Worker pid=812) ", "(Worker pid=655) "
+    beats = [
+        f"{other}the registry cannot be reached, asking again",
+        f"{other}no reply of the registry, continuing to monitor",
+    ]
+    made = [f"{worker}step {step}/60 loss 3.{step}" for step in (10, 20)]
+    late = f"{worker}step 20/60 loss 2.9 [repeated 3x across cluster]"
+    crash = [f"(Worker pid=913) {line[9:]}" for line in CRASH if line]
+    report = diagnosed(known, tmp_path, [[*beats * 4, *made, *crash, *beats, late]])
+    assert report.diagnoses[0].fault == "segfault"
+
+
 # what a completed run left
 
 
