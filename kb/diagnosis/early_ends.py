@@ -8,7 +8,7 @@ from dataclasses import replace
 from kb.anomalies.core.severity_words import harm, skeleton
 from kb.diagnosis.bad_events import BadEvent, BadEvents, TailLine, is_harmless, is_stack, tells_of_others
 from kb.diagnosis.symptoms import Symptoms
-from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts
+from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts, without_status
 from kb.facts.topology import Place, Places
 from kb.model import Structure
 from kb.parsers.logs.error_lines import is_calm, message_of
@@ -199,12 +199,13 @@ def _of_exit(end: LauncherEnd) -> BadEvent:
 
 
 def launcher_ends(facts: Facts, places: Places) -> list[LauncherEnd]:
-    """Return the exits with an exit status (not a signal) that launchers report, each with the place of the process."""
+    """Return the exits that launchers report without a signal, each with the place of the process."""
     found = []
     for kind in LAUNCHER_KINDS:
         for index, item in facts.structures(kind):
             code = str(item.fields.get("exitcode") or "")
-            if item.fields.get("signal") or not code.isdigit() or not 0 < int(code) < 128:
+            failed = code.isdigit() and 0 < int(code) < 128
+            if item.fields.get("signal") or not (failed or without_status(item)):
                 continue
             place = places.place(index, item.resource)
             task = str(item.fields.get("task") or "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 
 from kb.diagnosis.conditions import Evaluator, by_time
@@ -22,6 +21,8 @@ from kb.rulebase.texts import fill, fill_command
 from kb.scanning.plan import active
 from kb.values import dataclass
 
+PREEMPTED = "preempted"  # id of the fault class for a run that the platform stops
+NOTICE = 180.0  # seconds that a platform gives a process before it takes the machine back; two minutes are usual
 _CURED_BY_REPEAT = frozenset({"requeue", "wait", "none"})  # advice for what does not end the next attempt, too
 _PYTHON_WARNING = lazy_compile(r"\.py:\d{1,6}: (?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z]\w{0,60}Warning: ")
 
@@ -148,8 +149,7 @@ def combine_findings(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, .
     every = tuple(heard)
     living = [finding for item in every if (finding := _living(item)) is not None]
     if living and all(finding.is_symptom for finding in living):
-        symptoms = {finding.fault.id for finding in living}
-        living += [finding for item in every if (finding := _left_behind(item, symptoms, facts)) is not None]
+        living += _causes_before(every, living, facts)
     return tuple(_without_fallbacks(living, facts))
 
 
@@ -303,16 +303,40 @@ def _living(finding: Finding) -> Finding | None:
     return reduced(finding, tuple(signal for signal in finding.signals if not signal.survived))
 
 
-def _left_behind(finding: Finding, symptoms: AbstractSet[str], facts: Facts) -> Finding | None:
-    """Return a cause that ended an attempt shortly before the last one, which ended with mere symptoms of such a cause.
+def _causes_before(every: Sequence[Finding], symptoms: Sequence[Finding], facts: Facts) -> list[Finding]:
+    """Return the causes that further steps seem to rule out, for a run that ended with mere symptoms of such a cause.
 
-    An attempt that makes hardly a step most probably ended as the one before it, unless a repeat cures that cause.
+    An attempt that makes hardly a step most probably ended as the one before it, unless a repeat cures that cause. And a
+    process works on after the notice that its machine is taken back, until it is killed.
     """
-    if finding.is_symptom or finding.fault.advice in _CURED_BY_REPEAT or symptoms.isdisjoint(finding.fault.explains):
-        return None
-    behind = tuple(s for s in finding.signals if s.survived and facts.streams[s.stream].left_behind(s.offset))
-    found = reduced(finding, behind)
-    return None if found is None else replace(found, signals=tuple(replace(s, survived=False) for s in behind))
+    times = [signal.time for finding in symptoms for signal in finding.signals if signal.time is not None]
+    found = []
+    for finding in every:
+        if finding.is_symptom or not any(symptom.fault.id in finding.fault.explains for symptom in symptoms):
+            continue
+        if finding.fault.id == PREEMPTED:
+            found.append(
+                _revived(finding, [s for s in finding.signals if s.survived and _gives_notice(s, times, facts)])
+            )
+        elif finding.fault.advice not in _CURED_BY_REPEAT:
+            found.append(_revived(finding, [s for s in finding.signals if s.survived and _left_behind(s, facts)]))
+    return [finding for finding in found if finding is not None]
+
+
+def _gives_notice(signal: Signal, ends: Sequence[float], facts: Facts) -> bool:
+    """Whether an end, or the end of the log where a notice stands, came soon after it."""
+    last = facts.streams[signal.stream].summary.last_time
+    every = ends if last is None else (*ends, last)
+    return signal.time is not None and any(0 <= end - signal.time <= NOTICE for end in every)
+
+
+def _left_behind(signal: Signal, facts: Facts) -> bool:
+    return facts.streams[signal.stream].left_behind(signal.offset)
+
+
+def _revived(finding: Finding, signals: Sequence[Signal]) -> Finding | None:
+    found = reduced(finding, tuple(signals))
+    return None if found is None else replace(found, signals=tuple(replace(s, survived=False) for s in signals))
 
 
 def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:

@@ -10,7 +10,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
 from kb.facts.closing import exits
 from kb.facts.completion import Completion, cut_short
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import Facts, without_status
 from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
 from kb.facts.signals import Signal
 from kb.facts.stream_facts import StreamFacts
@@ -133,7 +133,8 @@ def _bad(structure: Structure) -> bool:
     if structure.kind == "signal":
         return structure.fields.get("signal") not in _NOTICES
     if structure.kind == "launcher_exit":
-        return str(structure.fields.get("exitcode") or "") not in ("", "0") or bool(structure.fields.get("signal"))
+        ended = str(structure.fields.get("exitcode") or "") not in ("", "0") or bool(structure.fields.get("signal"))
+        return ended or without_status(structure)
     return True
 
 

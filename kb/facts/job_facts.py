@@ -38,6 +38,12 @@ def _progress_structure(facts: StreamFacts) -> Structure:
     return Structure("progress", last.offset, last.offset + 1, text, {"seen": seen, "last": last.step}, time=last.time)
 
 
+def without_status(item: Structure) -> bool:
+    """Whether mpirun reports that a process ended, and neither its exit status nor a signal."""
+    told = item.fields.get("exitcode"), item.fields.get("signal") or None
+    return item.kind == "launcher_exit" and item.fields.get("launcher") == "mpirun" and told == (None, None)
+
+
 class Facts:
     """The facts of all streams together: stages and steps by time, the end of the run, the writers of lines."""
 

@@ -11,6 +11,7 @@ from kb.metrics.series_detectors.memory import rises_evenly
 from kb.model import ProgressPoint
 
 FALLS, HELD = 5, 5  # lines of the decay before a jump, and lines after it
+PLUNGE, SERVED = 8, 5  # falls of the loss scale in a row, and losses that were logged before them
 MOST_RUNS = 3  # maximum number of runs in one file, distinguished by their planned steps
 
 
@@ -154,15 +155,33 @@ def loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, flo
 def scale_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
     """Detect a loss scale that is halved repeatedly, far below what half precision needs, with no training after it.
 
-    At the start of a run the scaler normally halves a huge initial scale about a dozen times.
+    At the start of a run the scaler normally halves a huge initial scale about a dozen times. A scale that falls to 1 or 2
+    in one go, after steps that needed no such fall, is below it, too.
     """
     falls = [p for p in points if p.format == "loss_scale" and p.loss_scale is not None]
     low = [p for p in falls if (p.loss_scale or 0.0) < params.get("floor", 0.1)]
     held = [p for p in falls if p.loss_scale == 1.0]
-    if len(falls) < 4 or not (len(low) >= 3 or (len(held) >= 5 and falls[-1] in held)):
+    plunge = _plunge(falls, [p.offset for p in points if p.loss is not None and math.isfinite(p.loss)])
+    if len(falls) < 4 or not (len(low) >= 3 or (len(held) >= 5 and falls[-1] in held) or plunge):
         return None
-    first, last = (low or held)[0], falls[-1]
+    first, last = (low or held or plunge)[0], falls[-1]
     if sum(p.offset > last.offset and p.loss is not None and math.isfinite(p.loss) for p in points) > 20:
         return None
     text = f"the loss scale was halved {len(falls)} times, down to {last.loss_scale:g}"
     return SeriesFinding(last, text, (("value", f"{last.loss_scale:g}"),), (first,) if first is not last else ())
+
+
+def _plunge(falls: Sequence[ProgressPoint], trained: Sequence[int]) -> list[ProgressPoint]:
+    """Return the falls at the end of the log that halve the scale without a pause, down to 2 or less; empty if too few.
+
+    `trained`: offsets of the losses. The scale must have served for steps before; at the start it is meant to fall.
+    """
+    steep = list(falls[-1:])
+    for earlier, later in reversed(list(pairwise(falls))):
+        if not (earlier.loss_scale or 0.0) > (later.loss_scale or 0.0):
+            break
+        steep.insert(0, earlier)
+    before = sum(offset < steep[0].offset for offset in trained) if steep else 0
+    during = sum(steep[0].offset < offset for offset in trained) if steep else 0
+    fell = len(steep) >= PLUNGE and (steep[-1].loss_scale or math.inf) <= 2.0
+    return steep if fell and before >= SERVED and during <= len(steep) else []

@@ -39,6 +39,7 @@ def use_grows(points: Sequence[ProgressPoint], _params: Mapping[str, float]) -> 
     for known in series.values():
         values = [p.memory or 0.0 for p in known]
         during = sum(known[0].offset < offset <= known[-1].offset for offset in steps)
+        during = max(during, len({p.step for p in known} - {None}))
         if (during >= 5 and rises_evenly(values)) or (not steps and _climbs_steadily(values)):
             text = f"memory in use grows from {values[0]:.4g} to {values[-1]:.4g} over {len(values)} lines"
             return SeriesFinding(

@@ -58,6 +58,11 @@ _NOTICED = lazy_compile(
 _DETECTED = lazy_compile(rb"exited with non-zero status")
 _PROCESS_NAME = lazy_compile(rb"Process name: *\[[^\]\n]{1,80}\]?,(\d{1,7})\]")
 _EXIT_CODE = lazy_compile(rb"Exit code: *(-?\d{1,6})")
+_WORLD = b"MPI_COMM_WORLD"
+_ABORTED = lazy_compile(rb"MPI_ABORT was invoked on rank (\d{1,7}) in communicator (\w{1,64})")
+_CALLED = lazy_compile(rb"application called MPI_Abort\(([\w=]{1,64}), (-?\d{1,10})\) - process (\d{1,7})")
+_UNREAD = lazy_compile(rb"ORTE_ERROR_LOG: Data unpack .{1,80}show_help\.c")
+_ERROR_CODE = lazy_compile(rb"(?i)^\s*(?:with )?errorcode:? (-?\d{1,10})")
 _HYDRA = lazy_compile(
     rb"=\s+(?:(?:RANK (\d{1,7}) )?PID (\d{1,9}) RUNNING AT ([\w.-]{1,64})|EXIT CODE: (-?\d{1,6})"
     rb"|KILLED BY SIGNAL: (\d{1,3}))"
@@ -191,6 +196,26 @@ def _detected(window: bytes, at: int) -> tuple[Structure, ...]:
     return ()
 
 
+def _read_abort(window: bytes, at: int) -> tuple[Structure, ...]:
+    """Read that a rank called MPI_Abort, or that mpirun could not read such a message of a process that ended.
+
+    A rank of another communicator than the world's is no rank of the job.
+    """
+    line, after = line_at(window, at)
+    stated, called = _ABORTED.search(line), _CALLED.search(line)
+    if _UNREAD.search(line):
+        return _ended(window, at, "mpirun")
+    if called:
+        rank = number(called[3]) if called[1] == _WORLD else None
+        return _ended(window, at, "mpirun", task=rank, code=number(called[2]))
+    if stated is None:
+        return ()
+    codes = (_ERROR_CODE.search(below) for _, _, below in lines_from(window, after, 3))
+    code = next((number(found[1]) for found in codes if found), None)
+    rank = number(stated[1]) if stated[2] == _WORLD else None
+    return _ended(window, at, "mpirun", task=rank, code=1 if code is None else code)
+
+
 def _read_hydra(window: bytes, at: int) -> tuple[Structure, ...]:
     task, pid, node = None, None, None
     for _, after, line in lines_from(window, at, 8):
@@ -310,6 +335,12 @@ READERS: tuple[Reader, ...] = (
         trigger=r"noticed that process rank |exited with non-zero status",
         read=_read_mpirun,
         after=2048,
+    ),
+    Reader(
+        name="mpi_abort",
+        trigger=r"MPI_ABORT was invoked on rank \d|application called MPI_Abort\(|ORTE_ERROR_LOG: Data unpack ",
+        read=_read_abort,
+        after=1024,
     ),
     Reader(name="hydra", trigger=r"BAD TERMINATION OF ONE OF YOUR", read=_read_hydra, after=2048),
     Reader(

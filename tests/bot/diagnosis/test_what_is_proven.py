@@ -212,6 +212,39 @@ def test_what_ended_an_attempt_stays_behind(known, tmp_path, ended, last) -> Non
     assert diagnosed(known, tmp_path, [logs]).diagnoses[0].fault == "peer_failure"
 
 
+NOTICE = "2026-10-07 08:13:21 WARNING node: reclaim notice: this machine goes back to its owner in 30 s"
+KILLED = "2026-10-07 {} ERROR launcher: rank 0 on node-3 (pid 881) was ended by signal 9 after 220.1s"
+
+
+@pytest.mark.parametrize(("end", "fault"), [("08:13:52", "preempted"), ("09:40:00", "killed")])
+def test_a_process_that_works_on_after_its_notice_was_reclaimed_if_it_is_killed_soon(
+    known, tmp_path, end, fault
+) -> None:
+    """Steps between the notice and the end of the machine do not show that the run survived it."""
+    last = steps(210, 240) if fault == "preempted" else [*steps(210, 240), *steps(250, 400, hour=9)]
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 200), NOTICE, *last, KILLED.format(end)]])
+    assert report.diagnoses[0].fault == fault
+
+
+MPI_ABORTED = [
+    "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\nwith errorcode 21.",
+    "Abort(21) on node 3 (rank 3 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 21) - process 3",
+]
+UNREAD = "[n4:5689] [[314,0],0] ORTE_ERROR_LOG: Data unpack would read past end of buffer in file ../orte/util/show_help.c at line 501"
+
+
+@pytest.mark.parametrize("end", [*MPI_ABORTED, UNREAD], ids=["open-mpi", "mpich", "unread"])
+def test_what_a_rank_says_before_it_aborts_its_mpi_job_is_quoted(known, tmp_path, end) -> None:
+    """No rule knows its reason; mpirun names its rank, unless it cannot even print its own message."""
+    said = "the counts of shard 7 differ from its manifest by 2"
+    (tmp_path / "mpirun.log").write_text("\n".join([*START, *steps(10, 200), said, end]) + "\n")
+    report = diagnosed(known, tmp_path, [])
+    first = report.diagnoses[0]
+    assert (report.verdict, first.fault) == ("no_match", "unknown")
+    assert said in [item.text for item in first.evidence]
+    assert [suspect.rank for suspect in first.suspects] == ([] if end == UNREAD else [3])
+
+
 def test_what_a_process_prints_again_and_again_starts_no_attempt(known, tmp_path) -> None:
     """The driver of a cluster prints lines of its workers late, so steps may stand after the crash that ended them."""
     worker, other = "(Worker pid=812) ", "(Worker pid=655) "

@@ -10,7 +10,7 @@ from kb.parsers.logs.progress.bars import read_bar
 from kb.parsers.logs.progress.line_format import REST_OF_LINE, ProgressFormat, changed, line_around, make_format
 from kb.parsers.logs.progress.line_readers import make_reader
 from kb.parsers.logs.progress.quantities import HELD_OUT_NAMES, HELD_OUT_WORD, NUMBER, measure
-from kb.parsers.logs.progress.side_lines import read_beside, read_own, read_resized, read_used
+from kb.parsers.logs.progress.side_lines import read_beside, read_own, read_resident, read_resized, read_used
 from kb.parsers.logs.structured import completed
 from kb.regex.lazy import lazy_compile
 
@@ -129,13 +129,21 @@ def json_form(key: str) -> ProgressFormat:
     )
 
 
+_AMOUNT = rb"(?P<gauge>\d{1,9}(?:\.\d{1,6})?) ?(?P<gauge_unit>[KMGT])i?B"
 BYTE_COUNT = rb"(?P<value>\d{1,15}(?:\.\d{1,12})?) ?(?P<unit>%|[KMGTkmgt]i?[Bb]?(?![A-Za-z]))?"
 
 
 def memory_form(head: bytes, words: str) -> ProgressFormat:
-    """Make the form of a line with the memory in use."""
+    """Make the form of a line with the memory in use: an amount after one of these words, or one with a unit of bytes."""
     found = rb"[^\r\n]{0,60}?(?:" + words.encode() + rb")\)?['\"]?[^\w\r\n]{1,6}" + BYTE_COUNT
-    return make_format("used", rf"{head.decode()}.{{0,60}}(?:{words}).{{1,7}}[0-9]", head, found, read_used)
+    gauge = rb"[^\r\n]{0,60}?[ =:]" + _AMOUNT + rb"(?![\w/])"
+    detector = rf"{head.decode()}.{{0,60}}(?:(?:{words}).{{1,7}}[0-9]|[0-9] ?[KMGT]i?B)"
+    return make_format("used", detector, head, rb"(?:" + found + rb"|" + gauge + rb")", read_used)
+
+
+def resident_form(word: str) -> ProgressFormat:
+    """Make the form of a line with the memory in use, an amount before a word, such as `609 MiB resident`."""
+    return make_format("used", f"[0-9] ?[KMGT]i?B {word}", f"B {word}".encode(), rb"(?![\w/])", read_resident)
 
 
 _SIZE_WORD = r"(?:[Ss]eq(?:uence)?|[Cc]ontext|[Mm]ax)[ _-]?(?:[Ll]en(?:gth)?|[Ww]indow)|[Ii]mage[ _-]size|[Rr]esolution|[Cc]rop[ _]size|[Bb]atch[ _-]?size"

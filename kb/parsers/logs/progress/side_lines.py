@@ -6,7 +6,7 @@ import re
 
 from kb.model import OWN, RESIZED, ProgressPoint
 from kb.parsers.logs.prefixes import HEAD, peel_head
-from kb.parsers.logs.progress.line_format import line_around
+from kb.parsers.logs.progress.line_format import line_around, optional_group
 from kb.parsers.logs.progress.quantities import SIZE_WORDS, input_size, own_times, parse_float
 from kb.regex.lazy import lazy_compile
 
@@ -84,12 +84,45 @@ _DIGITS = lazy_compile(rb"[^A-Za-z]{1,200}")
 _UNIT_BYTES = {b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30, b"t": 2.0**40}
 
 
+# amounts of memory that grow in a healthy run, too: totals, what was moved, and what is kept on purpose
+_NO_GAUGE = lazy_compile(
+    rb"(?i)cach|total|limit|transfer|cop(?:y|ied)|read|writ|mov|sent|recei|load|free|avail|disk|swap|map|peak|max|saved|buffer|pool|process(?:ed|ing)"
+)
+_MEMORY_WORD = lazy_compile(rb"(?i)(?<![a-z])(?:mem|memory|rss|ram|heap)(?![a-z])")
+_AMOUNT_AT_END = lazy_compile(rb"(?<![\w.])(?P<gauge>\d{1,9}(?:\.\d{1,6})?) ?(?P<gauge_unit>[KMGT])i?$")
+
+
 def read_used(match: re.Match[bytes]) -> ProgressPoint | None:
     """Read the memory in use, in bytes. The format is named after the words of the line."""
-    value, unit = parse_float(match["value"]), (match["unit"] or b"").lower()
     before, after = line_around(match)
-    words = _DIGITS.sub(
-        b" ", (before[_message_start(before, after) :] + after[: match.end("value") - match.start()])[-80:]
-    )
+    message = before[_message_start(before, after) :]
+    if optional_group(match, "gauge") is not None:
+        read = match.end("gauge") - match.start()
+        return _gauge(match.start(), match, message + after[:read], after[read:])
+    value, unit = parse_float(match["value"]), (match["unit"] or b"").lower()
     memory = None if value is None else value * _UNIT_BYTES.get(unit[:1], 1.0)
-    return ProgressPoint(match.start(), memory=memory, format=f"used {words.decode('ascii')}", validation=True)
+    words = _words(message + after[: match.end("value") - match.start()])
+    return ProgressPoint(match.start(), memory=memory, format=f"used {words}", validation=True)
+
+
+def read_resident(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Read the memory in use, in bytes, from an amount before the match; None for other amounts, such as of a disk."""
+    before, after = line_around(match)
+    line = before[_message_start(before, after) :]
+    found = _AMOUNT_AT_END.search(line[-32:])
+    if found is None or not (_MEMORY_WORD.search(line + after) or b"resident" in match[0]):
+        return None
+    return _gauge(match.start(), found, line, after)
+
+
+def _gauge(offset: int, amount: re.Match[bytes], text: bytes, rest: bytes) -> ProgressPoint | None:
+    """Return the point of an amount at the end of a text, with the step that its line names."""
+    if _NO_GAUGE.search(text + rest):
+        return None
+    memory = float(amount["gauge"]) * _UNIT_BYTES[amount["gauge_unit"].lower()]
+    step = own_step(text + rest)
+    return ProgressPoint(offset, step, memory=memory, format=f"used {_words(text)}", validation=True)
+
+
+def _words(text: bytes) -> str:
+    return _DIGITS.sub(b" ", text[-80:]).decode("ascii")

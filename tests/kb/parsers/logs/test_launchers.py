@@ -51,6 +51,23 @@ def test_srun(line, fields):
             {"task": 6, "exitcode": 2},
         ),
         (
+            "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\nwith errorcode 21.\n",
+            {"task": 3, "exitcode": 21},
+        ),
+        (
+            "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\n  Proc: [[31,1],3]\n  Errorcode: 21\n",
+            {"task": 3, "exitcode": 21},
+        ),
+        (
+            "Abort(7) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 7) - process 2\n",
+            {"task": 2, "exitcode": 7},
+        ),
+        ("application called MPI_Abort(comm=0x84000002, 7) - process 2\n", {"exitcode": 7}),
+        (
+            "[n4:5689] [[314,0],0] ORTE_ERROR_LOG: Data unpack had inadequate space in file ../orte/util/show_help.c at line 501\n",
+            {},
+        ),
+        (
             (
                 "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
                 "=   RANK 5 PID 812 RUNNING AT cn-b7\n=   KILLED BY SIGNAL: 9 (Killed)\n"
