@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -26,12 +27,17 @@ def compression_of(head: bytes) -> str | None:
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
+_HOLE = re.compile(rb"\0{16,}")
 _ODD = bytes(byte for byte in range(32) if byte < 9 or 13 < byte < 27 or byte > 27)  # never in text
 
 
 def is_binary(head: bytes) -> bool:
-    """Return whether the start of a file is binary."""
-    return len(head) - len(head.translate(None, _ODD)) > 0.1 * len(head)
+    """Return whether the start of a file is binary.
+
+    Long runs of null bytes are holes: they stay where two programs write the same file, or where one goes on after the file was truncated.
+    """
+    text = _HOLE.sub(b"", head) or head
+    return len(text) - len(text.translate(None, _ODD)) > 0.1 * len(text)
 
 
 class Readable(Protocol):

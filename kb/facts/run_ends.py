@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from kb.model import Structure
+from kb.parsers.logs.checkpoints import LINES_ABOVE, gave_up
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
@@ -200,13 +201,16 @@ class EndLine:
 
 def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
     """Yield the lines that report a normal or planned end, the last first. `lines`: offset and text, in order."""
-    for offset, line in reversed(lines[-LAST:]):
+    last = lines[-LAST:]
+    for place in range(len(last) - 1, -1, -1):
+        offset, line = last[place]
         text = _COLOUR.sub("", line[:_CUT])
         if not _has(text, _END_WORDS) or quoted(text.encode()):
             continue
         settled = _NO_END.search(text) is None
         if (settled and _COMPLETED.search(text)) or (_EARLY.search(text) and not _SETTING.search(text)):
-            yield EndLine("completed", offset, line)
+            if not gave_up("\n".join(item[:_CUT] for _, item in last[max(0, place - LINES_ABOVE) : place]).encode()):
+                yield EndLine("completed", offset, line)
         elif settled and _PLANNED.search(text):
             yield EndLine("planned", offset, line)
 

@@ -264,11 +264,11 @@ def _spikes(here: float, before: Sequence[float], after: Sequence[float], params
 def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> SeriesFinding:
     index, level = _turn(losses, index, level)
     point = losses[index]
-    peak = max(losses[index : index + 20], key=lambda p: p.loss or 0.0)
-    text = f"loss rose from {level:.4g} to {peak.loss:.4g} from step {step_label(point)} on"
     onset = index
     while onset > max(1, index - 10) and (losses[onset - 1].loss or 0.0) > 1.05 * abs(level):
         onset -= 1
+    peak = max(losses[onset : index + 20], key=lambda p: p.loss or 0.0)
+    text = f"loss rose from {level:.4g} to {peak.loss:.4g} from step {step_label(losses[onset])} on"
     more = tuple(dict.fromkeys(p for p in (losses[onset], peak) if p is not point))
     captures = (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}"), _end(losses, peak, level))
     return SeriesFinding(point, text, captures, more)

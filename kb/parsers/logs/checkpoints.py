@@ -258,9 +258,19 @@ def _read_checkpoint(window: bytes, at: int) -> tuple[Structure, ...]:
 # Lines right above that show that "finished" comes from a wrapper that got an error, not from the run.
 _GAVE_UP = lazy_compile(
     rb"(?im)^.{0,80}(?:training (?:crashed|failed|aborted)\b|ChildFailedError|srun: error: .{1,200}: (?:task|Exited|Killed|Segm|Abort)"
-    rb"|exits with return code = -?[1-9]|(?:Segmentation fault|Aborted|Killed|Bus error) {1,8}\(core dumped\))"
+    rb"|exits with return code = -?[1-9]|(?:Segmentation fault|Aborted|Killed|Bus error) {1,8}\(core dumped\)"
+    # somebody stopped it, and the program goes the same way out as after its last step
+    rb"|(?:^|[\s\]>:])(?:training|run|experiment|optimi[sz]ation|loop|program|process) (?:was |has been |is )?(?:interrupted|cancell?ed|stopped by (?:the )?user)\b"
+    rb"|\bkeyboard ?interrupt\b(?:[\W]{0,4}$|.{0,40}\b(?:sav|stop|exit|quit|leav)))"
 )
-_LINES_ABOVE = 24
+LINES_ABOVE = 24
+
+
+def gave_up(above: bytes) -> bool:
+    """Whether the lines above an end say that the run failed or was interrupted."""
+    return any(
+        not quoted(line_at(above, line_start(above, failure.start()))[0]) for failure in _GAVE_UP.finditer(above)
+    )
 
 
 def _read_end(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -268,9 +278,7 @@ def _read_end(window: bytes, at: int) -> tuple[Structure, ...]:
     if found is None:
         return ()
     how, match = found
-    above = b"\n".join(window[:at].split(b"\n")[-_LINES_ABOVE:])
-    failures = _GAVE_UP.finditer(above) if how == "completed" else ()
-    if any(not quoted(line_at(above, line_start(above, failure.start()))[0]) for failure in failures):
+    if how == "completed" and gave_up(b"\n".join(window[:at].split(b"\n")[-LINES_ABOVE:])):
         how = "given_up"
     return (on_line("run_end", window, at, {"how": how, "iteration": _captured(match)["iteration"]}),)
 
