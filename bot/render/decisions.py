@@ -70,7 +70,7 @@ def _fixed_while_it_runs(report: Report, stop: str) -> str:
         return f"Check first, then {stop[:1].lower()}{stop[1:]} and fix the cause"
     if report.phase == "hung" or (first is not None and first.fault in _SPOILT):
         return f"{stop} and fix the cause"
-    return "Let the job run while you look for the cause. Fix the cause"
+    return "Let the job run while you look for the cause, then fix it"
 
 
 def _stop(report: Report) -> str:

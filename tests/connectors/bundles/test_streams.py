@@ -191,6 +191,7 @@ def test_what_is_no_text_is_a_gap(tmp_path, content, code):
         b"ValueError: \xff\xfe\xc3( is no UTF-8\n",
         b"step 311 of 9000, loss 1.0\0\0\0 grad norm 2.0\n",
         b"\0" * 100_000 + b"step 7\n" * 2000,  # cut by a log rotation while the writer went on
+        (b"\rstep 7 of 200" + b"\0" * 40) * 300,  # two programs write one file
         "Fehler: Gerät nicht verfügbar\n".encode("latin-1"),
         b"\x1b[31mRuntimeError\x1b[0m\r\n",
         b"x",

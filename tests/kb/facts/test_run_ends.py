@@ -73,6 +73,13 @@ def test_what_is_a_normal_end(line: str, expected: str | None) -> None:
     assert next((end.how for end in end_lines([(7, line)])), None) == expected
 
 
+def test_the_farewell_of_an_interrupted_run_is_no_end() -> None:
+    """A program that catches Ctrl-C leaves its loop the same way as after its last step."""
+    farewell = "Training is done. Took 11.69 minutes."
+    assert [end.offset for end in end_lines([(0, "step 9 of 800"), (20, farewell)])] == [20]
+    assert not list(end_lines([(0, "step 9 of 800"), (20, "Training interrupted."), (50, farewell)]))
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

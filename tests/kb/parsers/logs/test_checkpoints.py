@@ -211,6 +211,8 @@ def test_the_window_may_start_before_the_line() -> None:
     [
         (b"Training crashed at epoch 4\nRestarting training from last epoch ...\n", "given_up"),
         (b"srun: error: cn12: task 3: Exited with exit code 1\n", "given_up"),
+        (b"[10:02:11] Training interrupted.\n", "given_up"),
+        (b"KeyboardInterrupt received, saving the model\n", "given_up"),
         (b"train.sh: line 9: 4410 Segmentation fault      (core dumped) python train.py\n", "given_up"),
         (b"sample 1 at step 36: 'Segmentation fault (core dumped) after an epoch'\n", "completed"),
         (b"Training crashed at epoch 4\n" + b"step 9 loss 2.5\n" * 30, "completed"),
