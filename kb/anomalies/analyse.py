@@ -5,6 +5,7 @@ Without a good run the first comparison is skipped and the later ones work on ev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,7 @@ from kb.anomalies.time.stage import stage_at
 from kb.report import EvidenceItem, Indicator, Indicators
 
 SHOWN = 200  # characters of a line
+_OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is about one line
 MOST_LINES = 5  # that stand out, of all kinds together
 MOST_CHANGED = 8
 MOST_UNLIKE = 4
@@ -254,13 +256,13 @@ def shown(found: RunFindings) -> Indicators:
             )
         )
         events.append(Indicator(_text(event), why.strip(", "), _item(len(events), event.spot)))
-    missing = [(item.spot, f"the last line of {item.node}: {item.why}") for item in found.absent]
+    missing = [(item.spot, f"{_last_line(item)}: {item.why}") for item in found.absent]
     moved = [(item.spot, f"only on {item.node}: {item.why}") for item in found.drifted]
     for spot, why in (*missing, *moved):
         if spot:
             events.append(Indicator(spot.text.strip()[:SHOWN], why, _item(len(events), spot)))
     nodes = [Indicator(place.place, place.why) for place in found.places[:1]]  # before the nodes: it is one suspect
-    nodes += [Indicator(node.node, node.why) for node in found.nodes]
+    nodes += [Indicator(node.node, _why_odd(node)) for node in found.nodes]
     if not events and not nodes:
         return Indicators()
     events += [
@@ -286,6 +288,18 @@ def _few(nodes: Sequence[str]) -> str:
 
 def _text(ranked_event: RankedEvent) -> str:
     return (ranked_event.spot.text or ranked_event.event.text).strip()[:SHOWN]
+
+
+def _last_line(odd: OddNode) -> str:
+    """Name the last line of a node. Where the line itself names its rank, later ones may not."""
+    name = re.escape(odd.node).replace("\\ ", "[ =:_-]{0,2}")
+    named = odd.spot is not None and odd.spot.rank is not None and re.search(rf"(?i)\b{name}\b", odd.spot.text)
+    return f"the last line {'that names' if named else 'of'} {odd.node}"
+
+
+def _why_odd(odd: OddNode) -> str:
+    """Say why a node stands out, with the line that it is about."""
+    return f"{odd.why}: {odd.spot.text.strip()[:SHOWN]}" if odd.spot and _OF_A_LINE.search(odd.why) else odd.why
 
 
 def _item(place: int, spot: LineRef) -> EvidenceItem:

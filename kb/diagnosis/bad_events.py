@@ -52,7 +52,7 @@ _CLASS_LINE = lazy_compile(
     r"(?:[A-Za-z_]\w*\.)+(?P<name>[A-Z]\w{2,80})(?:: \S|$)|(?P<alone>[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+): \S"
 )
 _STACK = lazy_compile(
-    r"^\s|^.{0,64}? File \"[^\"]{1,300}\", line \d{1,7},? in |\(most recent call first\)|^\S{0,40} @ 0x|^#\d|^frame #|^@ |^\*\*\*(?:$| (?:Check failure stack|Aborted at|SIG|Process received|End of error|STEP|JOB))|^goroutine |^\S+\.go:\d|^note: |^Thread 0x|^Current thread|^exit status"
+    r"^\s|^.{0,64}? File \"[^\"]{1,300}\", line \d{1,7},? in |\(most recent call (?:fir|la)st\)|^.{0,64}?\bThread (?:0x[0-9a-fA-F]{1,16}|\d{1,9}) \((?:idle|active)|^.{0,64}? {2}[\w.<>]{1,80} \([\w./<>-]{1,200}:\d{1,7}\)$|^\S{0,40} @ 0x|^#\d|^frame #|^@ |^\*\*\*(?:$| (?:Check failure stack|Aborted at|SIG|Process received|End of error|STEP|JOB))|^goroutine |^\S+\.go:\d|^note: |^Thread 0x|^Current thread|^exit status"
     r"|^Caused by: |^at |^\S+\(\S*\+0x[0-9a-f]+\) ?\[0x|^[-=*#_]{4,}|^Timeout \(\d+:\d\d:\d\d\)!|^\[\d+\]:$"
 )
 

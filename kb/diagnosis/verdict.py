@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kb.diagnosis.confidence import band
@@ -186,15 +186,25 @@ def _planned_steps(facts: Facts, last: ProgressPoint | None) -> int | None:
 def _last_checkpoint(facts: Facts) -> int | None:
     """Return the step of the last checkpoint whose end was logged or whose start was followed by steps."""
     done: list[int] = []
+    parts: dict[int, set[object]] = {}
     for index, item in facts.structures("checkpoint"):
         event, step = item.fields.get("event"), item.fields.get("iteration")
         stream = facts.streams[index]
         if event not in ("save_begin", "save_end"):
             continue
         number = _integer(step) if step is not None else stream.run_iteration(item.offset)
-        if number is not None and (event == "save_end" or stream.steps_after(item.offset) >= 2):
+        if number is not None and item.fields.get("part") is not None:
+            parts.setdefault(number, set()).add(item.fields["part"])
+        elif number is not None and (event == "save_end" or stream.steps_after(item.offset) >= 2):
             done.append(number)
-    return max(done, default=None)
+    return max((*done, *_complete(parts, facts)), default=None)
+
+
+def _complete(parts: Mapping[int, set[object]], facts: Facts) -> Iterator[int]:
+    """Yield the steps of checkpoints that have as many parts as any, and one for each rank that logs steps."""
+    ranks = {point.rank for stream in facts.streams for point in stream.points} - {None}
+    wanted = max((len(ranks), *map(len, parts.values())))
+    return (step for step, told in parts.items() if len(told) == wanted)
 
 
 def _integer(value: object) -> int | None:

@@ -15,6 +15,7 @@ from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import head_lines
+from kb.scanning.task_labels import without_task_labels
 
 UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages of a stream that contains only errors
 CLOCK_SKEW = 2.0  # seconds by which the clocks of two nodes may differ
@@ -49,7 +50,7 @@ class Facts:
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
-        self.streams = [StreamFacts(summary) for summary in evidence.streams]
+        self.streams = [StreamFacts(without_task_labels(summary)) for summary in evidence.streams]
         self._times = sorted(
             p.time
             for facts in self.streams

@@ -7,6 +7,7 @@ nothing if the others trained.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -37,6 +38,7 @@ WEIGHTS: Mapping[str, float] = {
     "forest": 0.78,
     "told": 1.74,
 }
+_OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is about one line
 MOST_NODES = 8
 FAINT = 0.5  # of the sum; below it nobody is named
 BESIDE = 0.15  # share of the first's sum from which on others are named beside it
@@ -63,7 +65,8 @@ def suspects(
     if not order or worth_of[order[0]] < FAINT:
         return ()
     bar = BESIDE * worth_of[order[0]]
-    return tuple(_odd(node, found[node], worth_of[node]) for node in order[:MOST_NODES] if worth_of[node] >= bar)
+    odd = (_odd(node, found[node], worth_of[node]) for node in order[:MOST_NODES] if worth_of[node] >= bar)
+    return tuple(_with_line(item, run) for item in odd)
 
 
 def weighed(evidence: NodeEvidence) -> float:
@@ -75,6 +78,14 @@ def _odd(node: str, evidence: NodeEvidence, worth: float) -> OddNode:
     """The node with its two strongest grounds, in words, and the events of both."""
     best = sorted(evidence.worth, key=lambda ground: (-WEIGHTS[ground] * evidence.worth[ground], ground))
     strong = [ground for ground in best[:2] if WEIGHTS[ground] * evidence.worth[ground] * 4 >= worth]
-    words = "; ".join(dict.fromkeys(evidence.why[ground].why for ground in strong or best[:1]))
+    whys = list(dict.fromkeys(evidence.why[ground].why for ground in strong or best[:1]))
+    words = "; ".join(why for why in whys if f"{why} new line" not in whys)  # the same, and more
     events = dict.fromkeys(name for ground in strong or best[:1] for name in evidence.why[ground].events)
     return replace(evidence.why[best[0]], node=node, score=min(1.0, worth / FULL), why=words, events=tuple(events))
+
+
+def _with_line(odd: OddNode, run: RunProfile) -> OddNode:
+    """The node with the line that its first ground is about, if that is one line."""
+    event = run.events.get(odd.events[0]) if odd.events else None
+    seen = event.nodes.get(odd.node) if event is not None else None
+    return replace(odd, spot=seen.spots[-1]) if _OF_A_LINE.search(odd.why) and seen is not None and seen.spots else odd

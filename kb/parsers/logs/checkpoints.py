@@ -30,6 +30,14 @@ _TO = rb"(?: (?:to|at|in|from)(?: path| folder)?:? {1,3}" + _PATH + rb")?"
 _AT = rb"(?:at |from |for )?(?:the )?(?:last )?(?:iteration|step|global step) {0,12}(?P<iteration>\d{1,12})"
 
 
+# A file or folder; and one that is a process's own part of a checkpoint.
+_NAMED_PATH = rb"['\"]?(?P<path>[^\s'\",]{0,200}[/.\d][^\s'\",]{0,200}?)['\"]?"
+_PART_PATH = (
+    rb"['\"]?(?P<path>[^\s'\",]{0,200}(?:iter_|step[_-]?|checkpoint-|snap\w{0,6}[_-])\d{1,12}/"
+    rb"[^\s'\",]{0,100}?(?:rank|shard|part)[_-]?(?P<part>\d{1,6})[^\s'\",/]{0,60})"
+)
+
+
 def _form(says: str, trigger: str, find: bytes) -> _Form:
     return _Form(says, trigger, lazy_compile(find))
 
@@ -44,7 +52,31 @@ _CHECKPOINTS = (
         "Async checkpoint save for step ",
         rb"Async checkpoint save for step (?P<iteration>\d{1,12}) \((?P<path>[^)\n]{1,400})\) finalized",
     ),
-    _form("save_end", "Finished saving the checkpoint", rb"Finished saving the checkpoint"),
+    _form(
+        "save_end",
+        "Finished saving (?:the )?checkpoint",
+        rb"Finished saving (?:the )?checkpoint(?: \([^()\n]{1,80}\) to `\S{1,300}/(?P<iteration>\d{1,12})`|"
+        + _TO
+        + rb")",
+    ),
+    _form(
+        "save_end",
+        r"[Cc]heckpoint (?:of|for|at) step [0-9]+ (?:is|was|has been) ",
+        rb"[Cc]heckpoint (?:of|for|at) step (?P<iteration>\d{1,12}) (?:is|was|has been) (?:committed|written|saved|stored|durable|complete)",
+    ),
+    _form(
+        "save_end",
+        r"(?:[Ss]napshot|[Cc]heckpoint|ckpt) \S{1,300} (?:is |was |has been )?(?:written|saved|stored|committed|persisted)",
+        rb"(?:[Ss]napshot|[Cc]heckpoint|ckpt) "
+        + _NAMED_PATH
+        + rb" (?:is |was |has been )?(?:written|saved|stored|committed|persisted)(?! (?:by|if|when|every|only|after)\b)",
+    ),
+    _form(
+        "save_end",
+        r"(?:[Ss]tored|[Ww]rote|[Pp]ersisted|[Ss]aved) .{0,60}(?:check|ckpt|snap|iter_|step)\S*/\S",
+        rb"(?:[Ss]tored|[Ww]rote|[Pp]ersisted|[Ss]aved) (?:(?:the|its|model|optim\w{0,12}|extra_state|weights|shard|state|parameters) ){0,3}"
+        rb"(?:to |in |at )?" + _PART_PATH,
+    ),
     _form("save_end", r"Checkpoint .{1,120} is ready now!", rb"Checkpoint (?P<path>\S{1,200}) is ready now!"),
     _form("save_end", r"\[Torch\] Saved ", rb"\[Torch\] Saved " + _PATH),
     _form("save_end", "zero checkpoint saved ", rb"zero checkpoint saved " + _PATH),
@@ -176,7 +208,9 @@ _CHECKPOINTS = (
     ),
 )
 # "checkpoint-500", "global_step500", "iter_0000500", "step=500": a path may name the iteration.
-_PATH_ITERATION = lazy_compile(r"(?:checkpoint-|global_step_?|iter_|step[=_-]|meta_|model_)0*(\d{1,12})")
+_PATH_ITERATION = lazy_compile(
+    r"(?:checkpoint-|global_step_?|iter_|step[=_-]|meta_|model_|snap(?:shot)?[_-])0*(\d{1,12})(?!_(?:of|world)_)"
+)
 
 # What may follow "training finished": nothing, a step, a time, or the outcome.
 _DONE = (
@@ -244,7 +278,8 @@ def _captured(match: re.Match[bytes]) -> dict[str, Scalar]:
     iteration = int(groups["iteration"]) if groups.get("iteration") else None
     if iteration is None and (named := _PATH_ITERATION.findall(path)):
         iteration = int(named[-1])
-    return {"iteration": iteration, "path": path}
+    part = groups.get("part")
+    return {"iteration": iteration, "path": path} | ({"part": int(part)} if part else {})
 
 
 def _read_checkpoint(window: bytes, at: int) -> tuple[Structure, ...]:

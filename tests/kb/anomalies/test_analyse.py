@@ -6,11 +6,12 @@ from dataclasses import replace
 from functools import partial
 
 from bot.diagnosis.event_model import event_model
+from kb.anomalies.analyse import RunFindings, measure_run, shown
 from kb.anomalies.analyse import find_anomalies as look_with
-from kb.anomalies.analyse import measure_run, shown
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.clock_skew import align_clocks, skews
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
+from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, changed, compare, is_foreign, out_of_order, pooled
 from kb.anomalies.time.change_step import changes, course_of
 from kb.model import Job, Resource, StreamRef
@@ -328,3 +329,25 @@ def test_little_time_lost_at_the_end_of_a_run_that_ended_well_is_nothing() -> No
         for number, (beat, pace) in enumerate(zip(run.beats, paces, strict=True))
     )
     assert look(replace(run, beats=beats), good).turn is None
+
+
+def test_a_node_that_stands_out_by_a_line_is_shown_with_it() -> None:
+    """The ground says "this"; one that is about no line has none."""
+    spot = LineRef("a.log", 0, "[rank 3] cache is cold", rank=3)
+    odd = OddNode("rank 3", 0.5, "no other node or rank prints this", ("e",), spot)
+    told = shown(RunFindings(nodes=(odd, replace(odd, node="rank 4", why="all others stop, and this one does not"))))
+    assert [item.why for item in told.nodes] == [
+        "no other node or rank prints this: [rank 3] cache is cold",
+        "all others stop, and this one does not",
+    ]
+
+
+def test_the_last_line_that_names_a_rank_is_called_so() -> None:
+    """Later lines of it may not name it."""
+    spot = LineRef("a.log", 0, "[rank3] step 5", rank=3)
+    odd = OddNode("rank 3", 0.5, "it is silent", (), spot)
+    told = shown(RunFindings(absent=(odd, replace(odd, spot=replace(spot, text="step 5")))))
+    assert [item.why for item in told.events] == [
+        "the last line that names rank 3: it is silent",
+        "the last line of rank 3: it is silent",
+    ]

@@ -172,3 +172,12 @@ def test_training_that_is_complete_is_not_resumed() -> None:
     behind = report_of(over.replace(saved.format(40), saved.format(30)) + raised("evaluate")).decision
     assert (behind.from_checkpoint, behind.steps_lost) == (30, 10)
     assert "complete" not in behind.why
+
+
+def test_a_checkpoint_is_complete_with_a_part_of_each_rank() -> None:
+    """One of two that are at work stored its part of the second."""
+    steps = "".join(f"[rank{rank}]: iteration {step}/ 60 | lm loss: 2.0\n" for step in (20, 40) for rank in (0, 1))
+    part = "[rank{0}]: stored out/iter_{1:07}/pp_rank_0{0}.pt\n"
+    text = steps + part.format(0, 20) + part.format(1, 20) + part.format(0, 40)
+    assert report_of(text + raised("go")).progress.last_checkpoint == 20
+    assert report_of(text + part.format(1, 40) + raised("go")).progress.last_checkpoint == 40

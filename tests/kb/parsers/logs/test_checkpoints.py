@@ -30,6 +30,10 @@ CHECKPOINTS = [
         "/ckpt/gpt",
     ),
     (b"wrote checkpoints/last.pt (update 750)", "save_end", 750, "checkpoints/last.pt"),
+    (b"rank 0> snapshot out/snap_00750.pth written in 0.01s", "save_end", 750, "out/snap_00750.pth"),
+    (b"checkpoint out/step_750 has been committed", "save_end", 750, "out/step_750"),
+    (b"flaxo.py:12] Checkpoint of step 750 is committed.", "save_end", 750, None),
+    (b"Finished saving checkpoint (finalized tmp dir) to `/work/750`.", "save_end", 750, None),
     (b"[INFO] saved the ckpt/latest.pt (at step 750) in 2 s", "save_end", 750, "ckpt/latest.pt"),
     (b"[INFO] [Torch] Saving /ckpt/global_step750/x.pt...", "save_begin", 750, "/ckpt/global_step750/x.pt"),
     (b"[INFO] [Torch] Saved /ckpt/global_step750/x.pt.", "save_end", 750, "/ckpt/global_step750/x.pt"),
@@ -105,6 +109,33 @@ def test_a_checkpoint_line_says_what_happens_to_which_checkpoint(
     assert found.kind == "checkpoint"
     assert dict(found.fields) == {name: value for name, value in expected.items() if value is not None}
     assert (found.offset, found.end) == (0, len(line) + 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        (b"stage 3 stored ckpt/iter_0000750/pp_rank_02.pt", 2),
+        (b"[Rank 3] Saved model to /out/global_step_750/model_world_size_8_rank_3.pt", 3),
+    ],
+)
+def test_a_part_of_a_checkpoint_names_its_rank(line: bytes, part: int) -> None:
+    """A checkpoint is complete only with all of its parts."""
+    (found,) = CHECKPOINT.read(line + b"\n", 0)
+    assert (found.fields["event"], found.fields["iteration"], found.fields["part"]) == ("save_end", 750, part)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"checkpoint will be saved at the end",
+        b"snapshot interval/60 is stored by default",
+        b"Saved training plot to /out/step_750/rank_1.png",
+        b"checkpoint is written every 50 steps",
+    ],
+)
+def test_a_plan_or_a_picture_is_no_checkpoint(line: bytes) -> None:
+    """Only what was written counts."""
+    assert not CHECKPOINT.read(line + b"\n", 0)
 
 
 ENDS = [
