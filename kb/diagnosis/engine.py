@@ -183,7 +183,7 @@ class _Told:
 def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircumstances, state: Phase) -> _Told:
     best, attempts = of_last_attempt(ranked.best, layout.facts)
     if best is not ranked.best:
-        reasons = (*ranked.reasons, f"seen in the last of {attempts} attempts")
+        reasons = (*ranked.reasons, f"seen in the last of {attempts} runs that the launcher reports")
         ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=reasons)
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)

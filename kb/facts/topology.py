@@ -17,6 +17,7 @@ from kb.scanning.summary import StreamSummary
 from kb.values import dataclass
 
 MOST_TOKENS = 12  # characters of a file name searched for a node name
+MOST_OF_A_NODE = 256  # tasks in a row that srun reports for one node
 _ADDRESS = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}")
 _GIVEN = lazy_compile(
     r"([\w.-]{1,64}):\d{1,9}:\d{1,9} \[-?\d{1,4}\] [NR]CCL INFO [^\n]{0,40}?Using \S{1,20}:([0-9.]{7,15})<"
@@ -217,7 +218,18 @@ class Places:
 
     def node_of(self, rank: int | None) -> str | None:
         """Return the node of a rank."""
-        return None if rank is None else self._node.get(rank)
+        return None if rank is None else self._node.get(rank) or self._ended_on.get(rank)
+
+    @cached_property
+    def _ended_on(self) -> dict[int, str]:
+        """Rank → node, by what srun reports of the ends of its tasks. Who is only listed there is no known process."""
+        found: dict[int, str] = {}
+        for _, item in self._facts.structures("launcher_exit") if self._tasks_are_ranks else ():
+            node = str(item.fields.get("node") or "")
+            for low, high in _TASKS.findall(str(item.fields.get("task"))) if node and _is_of_srun(item) else ():
+                for rank in range(int(low), min(int(high or low), int(low) + MOST_OF_A_NODE) + 1):
+                    found.setdefault(rank, self._names.get(node, node))
+        return found
 
     def place(self, stream: int, resource: Resource) -> Place:
         """Return the writer of a line of a stream, completed from the layout."""
@@ -227,7 +239,7 @@ class Places:
         if rank is None:
             rank = self._rank_of_process(node, resource)
         if rank is not None:
-            node = self._node.get(rank) or node
+            node = self.node_of(rank) or node
         return Place(rank, node, resource.local_rank)
 
     def _rank_of_process(self, node: str | None, resource: Resource) -> int | None:
@@ -257,7 +269,7 @@ class Places:
             return False
         tasks: dict[str, set[int]] = {}
         for _, item in self._facts.structures("launcher_exit"):
-            if item.fields.get("launcher") == "srun":
+            if _is_of_srun(item):
                 numbers = _TASKS.findall(str(item.fields.get("task")))
                 listed = {int(number) for pair in numbers for number in pair if number}
                 tasks.setdefault(str(item.fields.get("node")), set()).update(listed)
@@ -366,6 +378,10 @@ def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
         yield from map(int, _STARTED.findall(summary.head))
     for hits in summary.hits.values():
         yield from (tally.rank for tally in hits.ranks)
+
+
+def _is_of_srun(structure: Structure) -> bool:
+    return structure.fields.get("launcher") == "srun"
 
 
 def _speaks(structure: Structure) -> bool:

@@ -222,3 +222,122 @@ def test_how_a_model_did_is_no_error_of_the_run(engine: Matcher) -> None:
         engine, rank_0=STEPS, rank_1="HumanEval: 61 passed, 103 failed, 4 timed out, 2 errors; pass@1 = 0.372\n"
     )
     assert report.verdict == "insufficient_evidence"
+
+
+REFUSED = (
+    "{0}: Traceback (most recent call last):\n"
+    '{0}:   File "/opt/e/train.py", line 31, in main\n'
+    '{0}:     torch.distributed.init_process_group("nccl", device_id=device)\n'
+    '{0}:   File "/opt/e/lib/torch/distributed/distributed_c10d.py", line 1813, in init_process_group\n'
+    "{0}:     default_pg, _ = _new_process_group_helper(\n"
+    "{0}: torch.distributed.DistBackendError: NCCL error in: /opt/torch/csrc/distributed/c10d/NCCLUtils.cpp:93, invalid usage"
+    " (run with NCCL_DEBUG=WARN for details), NCCL version 2.29.3\n"
+    "{0}: ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+    "{0}: Last error:\n{0}: {1}\n"
+)
+
+
+def test_the_last_error_of_nccl_gives_the_cause(engine: Matcher) -> None:
+    """It stands in lines of its own below the exception, behind the prefix of the rank."""
+    first = diagnosed(engine, train=REFUSED.format(12, "Failed to initialize any NET plugin")).diagnoses[0]
+    assert (first.fault, first.rule) == ("rdma_setup", "rdma-net-plugin-missing")
+
+
+def test_a_last_error_that_no_rule_knows_is_quoted(engine: Matcher) -> None:
+    """The answer does not say that the reason is missing where the message has one."""
+    first = diagnosed(engine, train=REFUSED.format(12, "Ring order of domain 7 cannot be met")).diagnoses[0]
+    assert "Ring order of domain 7 cannot be met" in first.summary
+    texts = " ".join(step.text for step in first.remediation)
+    assert "does not say" not in f"{first.summary} {texts}"
+
+
+def test_srun_names_the_node_of_a_rank(engine: Matcher) -> None:
+    """By the ends of its tasks, where these are the ranks."""
+    ends = "srun: error: gn31: tasks 12-13: Exited with exit code 1\nsrun: error: gn30: tasks 8-11: Killed\n"
+    report = diagnosed(engine, train=REFUSED.format(12, "Failed to initialize any NET plugin") + ends)
+    assert [(item.rank, item.node) for item in report.diagnoses[0].suspects] == [(12, "gn31")]
+
+
+TPU = (
+    "I0611 09:20:01.402511 140008790735744 distributed.py:172] Connecting to JAX distributed service on 10.2.0.4:8476\n"
+    "Traceback (most recent call last):\n"
+    '  File "/srv/fit/train.py", line 41, in main\n    print(jax.process_index())\n'
+    "RuntimeError: Unable to initialize backend 'tpu': {} (set JAX_PLATFORMS='' to automatically choose an available backend)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "INTERNAL: Failed to open libtpu.so: libtpu.so: cannot open shared object file: No such file or directory",
+        "UNAVAILABLE: No TPU Platform available.",
+    ],
+)
+def test_a_backend_that_is_no_gpu_gets_no_advice_for_gpus(engine: Matcher, reason: str) -> None:
+    """The message names the backend; no import failed."""
+    report = diagnosed(engine, train=TPU.format(reason))
+    (first,) = report.diagnoses
+    texts = [first.summary, first.cause, *(f"{step.text} {step.command} {step.verify}" for step in first.remediation)]
+    words = " ".join(filter(None, texts))
+    assert "tpu" in first.summary
+    assert "JAX_PLATFORMS" in words
+    assert not any(word in words for word in ("GPU", "nvidia", "CUDA_", "ldd", "import"))
+
+
+def test_who_waits_for_the_coordinator_is_no_suspect(engine: Matcher) -> None:
+    """The coordinator could not open its port, and the task that connects to it only reports the timeout."""
+    coordinator = (
+        "I1128 07:55:54.269618 139939744283520 distributed.py:149] Starting JAX distributed service on [::]:45969\n"
+        "E1128 07:55:54.297994   17456 add_port.cc:83] Failed to add port to server: No address added out of total 1 resolved"
+        " for '[::]:45969'\n"
+    )
+    task = (
+        "I1128 07:55:54.291327 139939744283520 distributed.py:172] Connecting to JAX distributed service on 10.0.0.1:45969\n"
+        "F1128 07:56:19.313071   17457 client.h:80] Terminating process because the JAX distributed service detected fatal"
+        " errors. This most likely indicates that another task died; see the other task logs for more details."
+        " absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded\n\nRPC: /xla.coordination.CoordinationService/RegisterTask\n"
+    )
+    first = diagnosed(engine, rank_0=coordinator, rank_1=task).diagnoses[0]
+    assert (first.fault, [item.rank for item in first.suspects]) == ("port_in_use", [0])
+    alone = diagnosed(engine, rank_1=task).diagnoses[0]
+    assert alone.title == "JAX task could not register with the coordinator"
+    assert not suspects_label(alone.suspects).startswith("Suspect")
+
+
+CRASH = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n    k(a)\nRuntimeError: CUDA error: an illegal memory access was encountered\n'
+
+
+def test_that_no_hardware_error_was_found_needs_a_kernel_log(engine: Matcher) -> None:
+    """Without one, nobody has looked."""
+    why = diagnosed(engine, train=CRASH).decision.why
+    assert "no kernel log was collected" in why
+    looked = diagnosed(engine, train=CRASH, dmesg="[ 100.1] systemd[1]: Started Daily Cleanup.\n").decision.why
+    assert "show no hardware error" in looked
+
+
+@pytest.mark.parametrize(("release", "named"), [("2.7.8", False), ("2.20.5", True)])
+def test_a_setting_is_only_named_for_releases_that_have_it(engine: Matcher, release: str, named: bool) -> None:
+    """NCCL 2.7 has neither cuMem nor NVLS."""
+    text = f"RuntimeError: NCCL error in: /x/ProcessGroupNCCL.cpp:784, unhandled cuda error, NCCL version {release}\n"
+    steps = " ".join(step.text for step in diagnosed(engine, train=text).diagnoses[0].remediation)
+    assert ("NCCL_CUMEM_ENABLE" in steps) == named
+
+
+@pytest.mark.parametrize(
+    ("line", "listed"),
+    [
+        (
+            "The node with client ID 6a16415bb1baa3dc2e753af42ab73ff900d87222 has been marked dead because the monitor",
+            False,
+        ),
+        (
+            "The node with node id: 6a16415bb1baa3dc2e753af42ab73ff900d87222 and address: 10.0.0.7 has been marked dead",
+            True,
+        ),
+    ],
+)
+def test_old_releases_of_ray_have_no_list_of_nodes(engine: Matcher, line: str, listed: bool) -> None:
+    """`ray list` came with Ray 2.0; before 1.0, a node was a client."""
+    first = diagnosed(engine, driver=f"2024-08-03 09:58:24,196 ERROR worker.py:1713 -- {line}\n").diagnoses[0]
+    assert any("ray list" in (step.command or "") for step in first.remediation) == listed
+    assert "6a16415b" in first.summary or listed

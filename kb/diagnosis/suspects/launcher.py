@@ -39,7 +39,7 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
     roots.sort(key=lambda root: (str(root[1].fields.get("time") or "~"), root[1].offset))
     why = "first to fail according to the launcher"
     if (attempts := _attempts(roots)) > 1:
-        why, roots = f"{why} in the last of {attempts} attempts", roots[-1:]
+        why, roots = f"{why} in the last of {attempts} runs", roots[-1:]
     found: dict[int, Suspect] = {}
     for _, item in roots[:SUSPECTS]:
         number = item.fields.get("rank")

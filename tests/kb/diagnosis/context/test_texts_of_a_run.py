@@ -219,7 +219,7 @@ def test_attempts_are_not_merged(base: tuple[Knowledge, Matcher]) -> None:
 
     assert [item.rank for item in best.suspects] == [3]
     assert "rank 3" in best.summary
-    assert any("last of 2 attempts" in reason for reason in best.reasons)
+    assert any("last of 2 runs" in reason for reason in best.reasons)
 
 
 def test_the_first_of_many_that_raise_the_same_is_no_suspect(base: tuple[Knowledge, Matcher]) -> None:
