@@ -23,7 +23,7 @@ _PATH = lazy_compile(r"[\"'](/[^\"'\n]{1,300})[\"']")
 _WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
 _CONNECTION = lazy_compile(
     r"(?i)(?P<name>name resolution|name or service not known|getaddrinfo|nodename nor servname|could not translate host)"
-    r"|(?P<no_route>\[Errno (?:101|113)\]|network is unreachable|no route to host)"
+    r"|(?P<no_route>\[Errno (?:101|113)\]|network is unreachable|no route to\b)"
     r"|(?P<refused>\[Errno 111\]|connection refused)|(?P<timed_out>\[Errno 110\]|timed? ?out)|(?P<tls>\bssl|sslerror|certificate)"
     r"|(?P<broken>reset by peer|connection aborted|remote ?disconnected|incomplete ?read|broken pipe|eof occurred|closed connection)"
 )
