@@ -341,3 +341,39 @@ def test_old_releases_of_ray_have_no_list_of_nodes(engine: Matcher, line: str, l
     first = diagnosed(engine, driver=f"2024-08-03 09:58:24,196 ERROR worker.py:1713 -- {line}\n").diagnoses[0]
     assert any("ray list" in (step.command or "") for step in first.remediation) == listed
     assert "6a16415b" in first.summary or listed
+
+
+FRAGMENTED = (
+    "{}torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.00 GiB. GPU 0 has a total capacity of 79.15 GiB of"
+    " which 2.00 GiB is free. Process 41 has 77.00 GiB memory in use. Of the allocated memory 37.00 GiB is allocated by PyTorch,"
+    " and 9.00 GiB is reserved by PyTorch but unallocated.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("head", "named"),
+    [
+        ("torch version: 1.13.1\n", "max_split_size_mb"),
+        ("", "expandable_segments"),
+        ("torch 2.4.0\n", "expandable_segments"),
+    ],
+)
+def test_a_setting_of_the_allocator_fits_the_release_of_torch(engine: Matcher, head: str, named: str) -> None:
+    """Expandable segments came with PyTorch 2."""
+    steps = " ".join(step.text for step in diagnosed(engine, train=FRAGMENTED.format(head)).diagnoses[0].remediation)
+    assert named in steps
+    assert ("expandable_segments" in steps) == (named == "expandable_segments")
+
+
+def test_a_step_names_the_suspect_that_the_answer_has(engine: Matcher) -> None:
+    """Who is told to find the rank that does not wait has it in the answer."""
+    line = (
+        "[rank{0}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 15000ms"
+        " for recv operation to complete\n"
+    )
+    logs = {f"rank_{rank}": f"[rank{rank}]: step 10\n" + (line.format(rank) if rank != 2 else "") for rank in range(4)}
+    first = diagnosed(engine, **logs).diagnoses[0]
+    assert [item.rank for item in first.suspects] == [2]
+    assert "Read the log of rank 2" in first.remediation[0].text
+    alone = diagnosed(engine, rank_0=line.format(0)).diagnoses[0]
+    assert "Find the rank" in alone.remediation[0].text

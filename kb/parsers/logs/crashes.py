@@ -13,6 +13,12 @@ _FATAL = lazy_compile(rb"Fatal Python error: (.{1,300})")
 _RECEIVED = lazy_compile(rb"(?:\[([\w.-]{1,64}):(\d{1,9})\] )?\*\*\* Process received signal \*\*\*")
 _SIGNAL = lazy_compile(rb"Signal: ([A-Za-z ]{1,40}) \((\d{1,3})\)")
 _DETAIL = lazy_compile(rb"(?:Signal code|Failing at address): .{1,120}")
+# a frame of the stack that MPI prints, and libraries that only handle signals or call what they are given
+_FRAME = lazy_compile(rb"\[ ?\d{1,3}\] (?:\S{0,300}/)?(lib[\w.+-]{1,80}?\.so)[.\d]{0,16}\(")
+_CARRIERS = lazy_compile(
+    rb"lib(?:c|pthread|gcc_s|stdc\+\+|m|dl|rt)(?:-[\d.]+)?\.so|libopen-(?:pal|rte)\.so|libuc[sm]\.so|libpython[\d.]+m?\.so"
+)
+_MAX_FRAMES = 64  # lines below the signal that may be its stack
 _TERMINATE = lazy_compile(
     rb"terminate called (?:after throwing an instance of ['\"]([^'\"\n]{1,200})['\"]|(without an active exception|recursively))"
 )
@@ -49,10 +55,12 @@ def _crash(
     pid: int | None = None,
     end: int | None = None,
     raised: tuple[str, str] = ("", ""),
+    library: str = "",
 ) -> tuple[Structure, ...]:
     """Return the crash; `raised`: the class and the message of the exception that nobody caught."""
     said = what if isinstance(what, str) else text(what)
     fields: dict[str, Scalar] = {"signal": signal, "what": said, "type": raised[0], "message": raised[1]}
+    fields |= {"library": library} if library else {}
     who = resource(peel(line_at(window, at)[0]), node=text(node) or None, pid=pid)
     return (on_line("native_crash", window, at, fields, end=end, who=who),)
 
@@ -83,7 +91,20 @@ def _read_received(window: bytes, at: int) -> tuple[Structure, ...]:
         end = after
         if b"Failing at address" in line:
             break
-    return _crash(window, at, signal, ", ".join(messages), node=found[1], pid=number(found[2]), end=max(end, at + 1))
+    who, library = (found[1], number(found[2])), _innermost_library(window, end, own) if own else ""
+    what = ", ".join(messages)
+    return _crash(window, at, signal, what, node=who[0], pid=who[1], end=max(end, at + 1), library=library)
+
+
+def _innermost_library(window: bytes, start: int, own: bytes) -> str:
+    """Return the library of the first frame below a signal, by lines with the process' own prefix; empty without frames."""
+    for _, _, line in lines_from(window, start, _MAX_FRAMES):
+        frame = _FRAME.search(line) if own in line else None
+        if frame is not None and _CARRIERS.fullmatch(frame[1]) is None:
+            return text(frame[1])
+        if own in line and b"End of error message" in line:
+            break
+    return ""
 
 
 def _read_terminate(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -143,7 +164,7 @@ def _read_segfault(window: bytes, at: int) -> tuple[Structure, ...]:
 
 READERS: tuple[Reader, ...] = (
     Reader(name="fatal_python_error", trigger=r"Fatal Python error: ", read=_read_fatal, after=1024),
-    Reader(name="process_received_signal", trigger=r"\*\*\* Process received signal \*\*\*", read=_read_received),
+    Reader(name="process_received_signal", trigger=r"\*\*\* Process received signal \*\*\*", read=_read_received, after=8192),
     Reader(name="terminate_called", trigger=r"terminate called ", read=_read_terminate, after=8192),
     Reader(name="unhandled_native", trigger=r"Unhandled exception: ", read=_read_unhandled, after=4096),
     Reader(

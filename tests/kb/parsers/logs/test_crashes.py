@@ -87,3 +87,25 @@ def test_a_daemon_that_crashes():
     line = "{}[771]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libc.so.6[7f00+90]\n"
     assert structures(READERS, line.format("sshd")) == []
     assert structures(READERS, line.format("train_gpt"))
+
+
+def test_the_innermost_frame_that_mpi_prints_names_a_library():
+    """Not the C library, which only carries the signal; nor that of another process in between."""
+    block = (
+        "[cn-a9:41] *** Process received signal ***\n[cn-a9:41] Signal: Segmentation fault (11)\n"
+        "[cn-a9:41] Failing at address: 0x18\n[cn-a9:41] [ 0] /usr/lib64/libpthread.so.0(+0xf370)[0x2acd15aad370]\n"
+        "[cn-a9:77] [ 1] /usr/lib64/libother.so.1(+0x1018df)[0x2acd9da198df]\n"
+        "[cn-a9:41] [ 1] /usr/lib64/libnccl.so.2(ncclInit+0x18df)[0x2acd9da198df]\n"
+        "[cn-a9:41] [ 2] /usr/lib64/libcuda.so.1(+0x25bc44)[0x2acd9db73c44]\n[cn-a9:41] *** End of error message ***\n"
+    )
+    assert one(READERS, block).fields["library"] == "libnccl.so"
+
+
+def test_a_crash_without_frames_names_no_library():
+    """A later line of the process is no frame."""
+    block = (
+        "[cn-a9:41] *** Process received signal ***\n[cn-a9:41] Signal: Segmentation fault (11)\n"
+        "[cn-a9:41] Failing at address: 0x18\n[cn-a9:41] *** End of error message ***\n"
+        "[cn-a9:41] [ 1] /usr/lib64/libcuda.so.1(+0x25bc44)[0x2acd9db73c44]\n"
+    )
+    assert "library" not in one(READERS, block).fields
