@@ -192,7 +192,7 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     stage, step = place_of(ranked, layout.facts)
     ranked = replace(ranked, findings=(_named(ranked.best, suspects), *ranked.findings[1:]))
     asked = asked_for(ranked.best)
-    known = circumstances(asked, run, suspects, (stage, step), state)
+    known = circumstances(asked, run, suspects, (stage, step), state, speakers=ranked.best.ranks)
     known = {**known, **_first_place(ranked.best, layout.facts, asked)}
     return _Told(worded(ranked, known), quoted, suspects, stage, step)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kb.diagnosis.findings import Finding
@@ -49,29 +50,34 @@ def circumstances(
     suspects: Sequence[Suspect],
     place: tuple[str | None, int | None],
     phase: Phase,
+    *,
+    speakers: AbstractSet[int] = frozenset(),
 ) -> Mapping[str, str]:
     """Return what is known of those circumstances of a finding that are asked for, by name (kb.rulebase.circumstances).
 
     `run`: those of the run; `place`: stage and step. `peers`: the job has other processes, which do not fail in the same
-    way. `first_step`: "before" if the run logs steps, and none came before the finding.
+    way. `first_step`: "before" if the run logs steps, and none came before the finding. `speakers`: the ranks whose lines the
+    finding consists of; `suspect` names others only.
     """
     found = {name: run.get(name) for name in asked}
     stage, step = place
     if "peers" in asked and not (suspects and suspects[0].kind == "job"):
         found["peers"] = "yes" if run.get("processes") == "several" else ""
     if "suspect" in asked:
-        found["suspect"] = _accused(suspects)
+        found["suspect"] = _accused(suspects, speakers)
     if "first_step" in asked:
         found["first_step"] = "before" if run.get("steps") == "some" and step is None else ""
     found |= {"stage": stage or "", "phase": phase}
     return {name: value for name, value in found.items() if value}
 
 
-def _accused(suspects: Sequence[Suspect]) -> str:
-    """Return the ranks that are accused; empty if others are, or if the ranks only wait or reported it."""
+def _accused(suspects: Sequence[Suspect], speakers: AbstractSet[int]) -> str:
+    """Return the ranks that others accuse; empty if nodes are accused, or if the ranks only wait or reported it."""
     if any(item.rank is None or item.why in (WAITING, REPORTED) for item in suspects):
         return ""
     ranks = sorted({item.rank for item in suspects if item.rank is not None})
+    if not speakers.isdisjoint(ranks):
+        return ""
     return f"rank{'' if len(ranks) == 1 else 's'} {ranges(ranks)}" if ranks else ""
 
 

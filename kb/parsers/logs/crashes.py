@@ -164,7 +164,12 @@ def _read_segfault(window: bytes, at: int) -> tuple[Structure, ...]:
 
 READERS: tuple[Reader, ...] = (
     Reader(name="fatal_python_error", trigger=r"Fatal Python error: ", read=_read_fatal, after=1024),
-    Reader(name="process_received_signal", trigger=r"\*\*\* Process received signal \*\*\*", read=_read_received, after=8192),
+    Reader(
+        name="process_received_signal",
+        trigger=r"\*\*\* Process received signal \*\*\*",
+        read=_read_received,
+        after=8192,
+    ),
     Reader(name="terminate_called", trigger=r"terminate called ", read=_read_terminate, after=8192),
     Reader(name="unhandled_native", trigger=r"Unhandled exception: ", read=_read_unhandled, after=4096),
     Reader(
