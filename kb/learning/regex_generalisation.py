@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.severity_words import is_bad
-from kb.learning.tokenizer import LEADING, Piece, Token, WordWeights, captured, gap
+from kb.learning.tokenizer import LEADING, VERSION, Piece, Token, WordWeights, captured, gap
 from kb.regex.hazards import hazards
 from kb.rulebase.patterns import check
 
@@ -15,6 +15,7 @@ ENOUGH = 2.4  # weight of the words of a regex that may represent the message
 FIRM = 3.6  # likewise if several messages share them, so that they are no accident of one
 LETTERS = 10  # of its words together
 CLAUSES = frozenset(",;:")  # between clauses
+ENDS = CLAUSES | {"("}  # behind a clause
 LATE = 0.1  # words that a later start must save, for each word before it
 HARMLESS = 3  # words that a run must save if it does not indicate harm
 SHORT = 1.0  # weight that the words of a whole short message must have
@@ -52,7 +53,6 @@ _ANYWHERE = frozenset({"step", "port", "device", "pci", "path", "size", "seconds
 ERRNO = "errno"  # the number behind it says what failed, as words do
 WILD = r".{0,120}"
 FIELD = r"(?:.{{0,40}}?\b{name}\W{{1,4}}(?P<{name}>[\w./:-]{{1,60}}))?"  # of a structured record, behind its message
-_VERSION = re.compile(r"[a-z]{1,4}_?\d{2,4}[a-z]{1,2}")  # of an architecture or a toolkit, as in "sm_90a"
 _BARE_VERSION = r"\w{1,20}"
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]+")
 QUOTE = r'\\?"'  # JSON escapes it
@@ -218,9 +218,7 @@ def _written(
 
 
 def _regex(pieces: Sequence[Piece], span: tuple[int, int], made: tuple[str, str], weights: WordWeights) -> Regex:
-    words = tuple(
-        item.word for item in pieces[span[0] : span[1] + 1] if item.word and not _VERSION.fullmatch(item.word)
-    )
+    words = tuple(item.word for item in pieces[span[0] : span[1] + 1] if item.word and not VERSION.fullmatch(item.word))
     said = " ".join(made[1].split())
     weight = sum(weights.of(word) for word in words)
     return Regex(
@@ -250,18 +248,22 @@ def _ahead(pieces: Sequence[Piece], start: int) -> int:
 def _behind(pieces: Sequence[Piece], stop: int) -> int:
     """The last piece behind a word that all messages have: a word or a value before the first stretch in which they differ."""
     end = next((at for at in range(stop + 1, len(pieces)) if pieces[at].token is None), len(pieces))
-    return next(
-        (at for at in range(end - 1, stop, -1) if _begins(pieces[at]) and pieces[at].word.lower() not in LEADING), stop
-    )
+    each = range(end - 1, stop, -1)
+    last = next((at for at in each if _begins(pieces[at]) and pieces[at].word.lower() not in LEADING), stop)
+    closed = last > stop and last + 1 < end and _sign(pieces[last + 1]) == ")"
+    return last + 1 if closed and any(_sign(piece) == "(" for piece in pieces[stop + 1 : last]) else last
+
+
+def _sign(piece: Piece) -> str:
+    return piece.token.text if piece.token is not None and piece.token.kind == "sign" else ""
 
 
 def _to_clause(pieces: Sequence[Piece], stop: int, most: int) -> int:
     """The end of the clause, if it is near: half a clause says nothing."""
     behind = _behind(pieces, stop)
-    ends = (
-        at - 1 for at in range(stop + 1, behind) if pieces[at].token is not None and pieces[at].token.text in CLAUSES
-    )
-    end = next(ends, behind)
+    end = next((at - 1 for at in range(stop + 1, behind) if _sign(pieces[at]) in ENDS), behind)
+    while end > stop and not _begins(pieces[end]) and _sign(pieces[end]) != ")":
+        end -= 1
     return end if sum(bool(piece.word) for piece in pieces[stop + 1 : end + 1]) <= most else stop
 
 
@@ -294,7 +296,7 @@ def _part(
         if token is None:
             parts.append(WILD)
             told = " ... "
-        elif token.kind == "word" and _VERSION.fullmatch(token.text) and not _is_part(pieces, index + 1):
+        elif token.kind == "word" and VERSION.fullmatch(token.text) and not _is_part(pieces, index + 1):
             name = _name(Token("varying", token.text, "name"), "", names, inside=False)
             parts.append(_BARE_VERSION if name is None else f"(?P<{name}>{_BARE_VERSION})")
             told = token.text if name is None else f"{{{name}|...}}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kb.learning.tokenizer import Piece
+from kb.learning.tokenizer import VERSION, Piece
 
 LONGEST_TITLE = 80
 _SPLIT = re.compile(r"(?<=[.;!?])\s+|\s*[;\n]\s*")
@@ -117,6 +117,8 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
             continue  # a device named before what it reports
         if token is None:
             parts.append(" ... ")
+        elif token.kind == "word" and VERSION.fullmatch(token.text):
+            parts.append("...")
         elif token.kind == "varying":
             parts.append(_NUMBER_WORDS.get(token.form, "..."))
         elif token.kind == "number":

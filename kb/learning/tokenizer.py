@@ -16,6 +16,8 @@ LONGEST = 600  # characters of a message that are examined
 MOST_MESSAGES = 12  # number of messages aligned
 FEW = 24  # texts; with fewer, counts mean little, and a list of common words is used
 
+VERSION = re.compile(r"[a-z]{1,4}_?\d{2,4}[a-z]{1,2}")  # of an architecture or a toolkit, as in "sm_90a"
+
 Kind = Literal["word", "number", "space", "sign", "varying"]
 
 
