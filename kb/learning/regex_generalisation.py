@@ -270,7 +270,7 @@ def _to_clause(pieces: Sequence[Piece], stop: int, most: int) -> int:
 def _from_clause(pieces: Sequence[Piece], start: int) -> int:
     """The beginning of the clause, if it is near: "of 16 pods bound" is no part of a sentence."""
     ahead = _ahead(pieces, start)
-    signs = [at for at in range(ahead, start) if pieces[at].token is not None and pieces[at].token.text in CLAUSES]
+    signs = [at for at in range(ahead, start) if _sign(pieces[at]) in CLAUSES]
     begin = next((at for at in range(signs[-1] + 1 if signs else ahead, start) if _begins(pieces[at])), start)
     return begin if sum(bool(piece.word) for piece in pieces[begin:start]) <= MOST_BEHIND else start
 
