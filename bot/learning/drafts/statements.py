@@ -38,12 +38,12 @@ _PLACES: Sequence[tuple[str, str, str]] = (
      "the ports and links on the way: counters, cables and optics, and what else used them at that time"),
     (r"gpus?|accelerators?|fans?|trays?|dimms?|nics?|psu|power|voltage|burn-in|firmware|bmc|hardware|boards?|temperatures?|hot|overheat\w*|cooling|ecc|drives?|nvme|ssds?", "run_check",
      "the hardware of the node: its kernel log, sensors and firmware, and a burn-in test"),
-    (r"pods?|spot|reclaim\w*|preempt\w*|schedul\w*|reserv\w*|partitions?|placement|autoscal\w*|evict\w*|claims?|requested|maintenance|drain\w*|(?:un)?cordon\w*|pool", "look_at_logs",
+    (r"pods?|spot|reclaim\w*|preempt\w*|schedul\w*|reserve\w*|reservations?|partitions?|placement|autoscal\w*|evict\w*|claims?|requested|maintenance|drain\w*|(?:un)?cordon\w*|pool", "look_at_logs",
      "the scheduler's events of that time, and what else ran on the nodes"),
     (r"images?|registry|containers?|signed|signature|digests?|tags?|bundles?|ci|published?", "look_at_logs", "when what the line names was built, signed and published, from what and for what"),
     (r"certificates?|credentials?|permissions?|passwords?|secrets?|keys?|roles?|grants?|login|accounts?|rights", "look_at_logs",
      "the credential that the program used: since when, until when and for what it is valid"),
-    (r"memory|huge pages?|pages?|shm|ram|swap|arena|heap|allocat\w*|fragment\w*|leak\w*", "check_memory",
+    (r"memory|huge pages?|pages?|shm|ram|swap|arena|heap|allocate\w*|allocations?|allocators?|fragment\w*|leak\w*", "check_memory",
      "the memory of the node: what is in use, by which process, and what earlier jobs left"),
     (r"buckets?|lifecycle|quotas?|inodes?|mounts?|file ?systems?|disks?|storage|nfs|lustre|volumes?|object store|small files|scratch|space|stripes?|tiers?", "check_storage",
      "the storage: its own log and rules of that time, and its usage by folder"),
@@ -55,7 +55,7 @@ _PLACES: Sequence[tuple[str, str, str]] = (
      "who wrote, moved or deleted the data that the line speaks of, and when"),
     (r"config\w*|settings?|flags?|options?|parameters?|limits?|time-?outs?|defaults?|templates?|prompts?|seeds?|batch(?:es)?|hyperparameters?", "look_at_logs",
      "the settings of the run, next to those of the last good run"),
-    (r"code|caches?|commit|branch|stale|versions?|upgrad\w*|updat\w*|drivers?|packages?|librar(?:y|ies)|releases?|deploy\w*|rebuilt|architectures?", "look_at_logs",
+    (r"code|caches?|commit|branch|stale|versions?|upgrad\w*|updates?|updated|updating|drivers?|packages?|librar(?:y|ies)|releases?|deploy\w*|rebuilt|architectures?", "look_at_logs",
      "the versions of code and packages that the run loaded, on each node, next to those of the last good run"),
 )  # fmt: skip
 _NUMBERS = ("One", "Two", "Three", "Four", "Several")
