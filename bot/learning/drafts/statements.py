@@ -38,7 +38,7 @@ _PLACES: Sequence[tuple[str, str, str]] = (
      "the ports and links on the way: counters, cables and optics, and what else used them at that time"),
     (r"gpus?|accelerators?|fans?|trays?|dimms?|nics?|psu|power|voltage|burn-in|firmware|bmc|hardware|boards?|temperatures?|hot|overheat\w*|cooling|ecc|drives?|nvme|ssds?", "run_check",
      "the hardware of the node: its kernel log, sensors and firmware, and a burn-in test"),
-    (r"pods?|spot|reclaim\w*|preempt\w*|schedul\w*|reserve\w*|reservations?|partitions?|placement|autoscal\w*|evict\w*|claims?|requested|maintenance|drain\w*|(?:un)?cordon\w*|pool", "look_at_logs",
+    (r"pods?|spot|reclaim\w*|preempt\w*|schedule\w*|scheduling|reserve\w*|reservations?|partitions?|placement|autoscal\w*|evict\w*|claims?|requested|maintenance|drain\w*|(?:un)?cordon\w*|pool", "look_at_logs",
      "the scheduler's events of that time, and what else ran on the nodes"),
     (r"images?|registry|containers?|signed|signature|digests?|tags?|bundles?|ci|published?", "look_at_logs", "when what the line names was built, signed and published, from what and for what"),
     (r"certificates?|credentials?|permissions?|passwords?|secrets?|keys?|roles?|grants?|login|accounts?|rights", "look_at_logs",
