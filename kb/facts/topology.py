@@ -16,6 +16,7 @@ from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
 from kb.values import dataclass
 
+MOST_KNOWN = 2 / 3  # share of the ranks whose logs must be there, for the others to be known by what these announce
 MOST_TOKENS = 12  # characters of a file name searched for a node name
 MOST_OF_A_NODE = 256  # tasks in a row that srun reports for one node
 _ADDRESS = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}")
@@ -27,7 +28,7 @@ _PART = lazy_compile(r"[^\W_.-]+")
 _BUS = lazy_compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
 _TASKS = lazy_compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 _ANNOUNCED = lazy_compile(
-    r"\b([Rr]ank|[Ww]orker|[Pp]rocess|JAX process|MEMBER)[:= #]{1,2}(\d{1,6}) ?(?:/| of ) ?(\d{1,6})\b"
+    r"\b([Rr]ank|[Ww]orker|[Pp]rocess|[Mm]ember|JAX process|MEMBER)[:= #]{1,2}(\d{1,6}) ?(?:/| of ) ?(\d{1,6})\b"
 )
 _STATED = lazy_compile(r"store_based_barrier_key:1 with (\d{1,6}) nodes|\busing world size: ?(\d{1,6})\b")
 # a rank that says that it has started, within a line
@@ -54,20 +55,25 @@ class Place:
 def _world_of_heads(facts: Facts) -> int:
     """Return the number of ranks that the starts of the logs state; 0 if none does, or if they contradict each other.
 
-    Either PyTorch or the framework states it, or each rank announces itself, as in `rank 3 of 8`.
+    Either PyTorch or the framework states it, or each rank announces itself, as in `rank 3 of 8`; a rank's own log may be
+    missing if all others are those of the ranks that they announce.
     """
     found: dict[int, set[int]] = {}
     stated: set[int] = set()
+    own: list[bool] = []
     for stream in facts.of_kind("job"):
         stated |= {int(first or second) for first, second in _STATED.findall(stream.summary.head)}
-        for word, number, world in _ANNOUNCED.findall(stream.summary.head):
+        announced = _ANNOUNCED.findall(stream.summary.head)
+        for word, number, world in announced:
             found.setdefault(int(world), set()).add(int(number) - (word.startswith("MEMBER")))
+        own.append({int(number) for _, number, _ in announced} == {stream.summary.ref.resource.rank})
     if len(stated) == 1:
         return stated.pop()
     if stated or len(found) != 1:
         return 0
     (world, ranks), *_ = found.items()
-    return world if ranks == set(range(world)) else 0
+    known = all(own) and len(own) >= MOST_KNOWN * world and max(ranks) < world
+    return world if known or ranks == set(range(world)) else 0
 
 
 class Places:
@@ -373,7 +379,7 @@ def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
     yield from (structure.resource.rank for structure in summary.structures if _speaks(structure))
     yield from (point.rank for point in summary.series.points)
     if summary.ref.resource.rank is None:
-        lines = (line.encode("utf-8", "replace")[:256] for line in summary.head.split("\n"))
+        lines = (line.encode("utf-8", "replace")[:512] for line in summary.head.split("\n"))
         yield from (speaker(line, peel(line)).rank for line in lines)
         yield from map(int, _STARTED.findall(summary.head))
     for hits in summary.hits.values():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kb.anomalies.core.severity_words import skeleton
 from kb.diagnosis.bad_events import BadEvents, TailLine, is_stack, tells_of_others
+from kb.diagnosis.context.own_frame import LIBRARY
 from kb.diagnosis.early_ends import FEWEST_WORDS, WORDS, is_trouble
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import WAITING_FAULTS
@@ -19,6 +20,7 @@ from kb.regex.lazy import lazy_compile
 from kb.report import WAITING, Suspect
 
 _ROUTINE = lazy_compile(r"(?i)(?:^|[\s\[(|<\"=])(?:info|debug|trace|notice)(?=[\s\])|>:,\"])")
+INNERMOST_FIRST = "(most recent call first)"  # in the header of a stack that faulthandler dumps
 TIMED_OUT = "collective_timeout"  # id of the fault class
 
 
@@ -54,7 +56,15 @@ def last_said(ranked: Ranked, suspects: Sequence[Suspect], layout: JobLayout) ->
     mine, others = _lines(BadEvents(layout.facts, layout.places), ranks[0], layout.places)
     told = {skeleton(message_of(item.line)) for item in others}
     own = [item for item in _after_steps(mine) if skeleton(message_of(item.line)) not in told and _is_message(item)]
-    return max(own, key=_telling, default=None)
+    return max(own, key=_telling, default=None) or _frame_of_dump(_after_steps(mine))
+
+
+def _frame_of_dump(lines: Sequence[TailLine]) -> TailLine | None:
+    """Return the innermost frame of the run's own code in the last stack, innermost first, that a log ends with."""
+    headers = [at for at, item in enumerate(lines) if INNERMOST_FIRST in item.message]
+    frames = lines[headers[-1] + 1 :] if headers else ()
+    found = (item for item in frames if item.message.lstrip().startswith('File "'))
+    return next((item for item in found if LIBRARY.search(item.message) is None), None)
 
 
 def _lines(bad: BadEvents, rank: int, places: Places) -> tuple[list[TailLine], list[TailLine]]:

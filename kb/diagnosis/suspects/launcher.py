@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from kb.diagnosis.findings import Finding, reduced
 from kb.diagnosis.suspects.accused import ALL_ALIKE
 from kb.diagnosis.suspects.claims import SUSPECTS
-from kb.diagnosis.suspects.missing import SEVERAL, JobLayout
+from kb.diagnosis.suspects.missing import SEVERAL, JobLayout, waiting_ranks
 from kb.diagnosis.suspects.ranking import whole_job, with_scores
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
@@ -36,6 +36,8 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
     if why := next(_of_all(best, items, layout), ""):
         return whole_job(quoted, why)
     roots = [(index, item) for index, item in blocks if _ends_like(item, best) and item.fields.get("root") == "yes"]
+    if not best.is_symptom:  # one that timed out, or lost another, did not write the decisive line
+        roots = [root for root in roots if root[1].fields.get("rank") not in waiting_ranks(layout) - best.ranks]
     roots.sort(key=lambda root: (str(root[1].fields.get("time") or "~"), root[1].offset))
     why = "first to fail according to the launcher"
     if (attempts := _attempts(roots)) > 1:

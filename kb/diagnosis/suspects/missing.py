@@ -9,7 +9,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import SUSPECTS, WAITING_FAULTS, SuspectClaim, waits_for_others
 from kb.diagnosis.suspects.ranking import with_scores
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.topology import Place, Places
 from kb.report import Suspect
 from kb.values import dataclass
@@ -37,8 +37,14 @@ def missing_among_waiting(
     """Return those that do not wait while most others do. `rumours`: how often peers name a node."""
     units = layout.places.units
     waiting = {wait.place.unit for wait in waits} | {(rank, None, None) for rank in ranked.best.ranks}
-    waiting |= {(rank, None, None) for rank in _waiting_ranks(layout)}
+    waiting |= {(rank, None, None) for rank in waiting_ranks(layout)}
     quiet = [place for place in units if place.unit not in waiting]
+    if not quiet and (absent := _without_lines(layout.places)):
+        return _silent_suspects(absent, _silent(layout.places.share(len(units))))
+    if not quiet and len(units) > SEVERAL and (stopped := _only_stopped(layout)) is not None:
+        return _silent_suspects(
+            [stopped], f"{layout.places.share(len(units) - 1)} timed out or lost a peer; this one said nothing"
+        )
     if not quiet or len(quiet) == len(units) or len(quiet) > max(1, FEW_QUIET * len(units)):  # without one that waits
         return _silent_nodes(waits, layout.places)
     why = _silent(layout.places.share(len(units) - len(quiet), len(units)))
@@ -46,10 +52,24 @@ def missing_among_waiting(
     return _silent_suspects(_whole_nodes(quiet, units, rumours), why)
 
 
+def _without_lines(places: Places) -> list[Place]:
+    """Return the few ranks of a job of known size of which no line was given."""
+    ranks = sorted(set(range(min(places.world, MOST_RANKS))) - places.ranks)
+    return [Place(rank, places.node_of(rank)) for rank in ranks] if len(ranks) <= FEW_QUIET * places.world else []
+
+
+def _only_stopped(layout: JobLayout) -> Place | None:
+    """Return the one rank of which only a launcher says that it ended, where all others report a wait themselves."""
+    waits = (item for item in layout.findings if item.is_symptom or item.fault.id in WAITING_FAULTS)
+    told = {signal.resource.rank for item in waits for signal in item.signals if signal.kind not in LAUNCHER_KINDS}
+    left = [place for place in layout.places.units if place.rank not in told]
+    return left[0] if len(left) == 1 else None
+
+
 def only_silent_rank(ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
     """Return the one rank that reports no lost peer while all others do: lines that name no rank are its own."""
     places = layout.places
-    waiting = _waiting_ranks(layout)
+    waiting = waiting_ranks(layout)
     if places.world < SEVERAL or ranked.best.ranks or len(waiting) != places.world - 1:
         return ()
     silent = [Place(rank, places.node_of(rank)) for rank in set(range(min(places.world, MOST_RANKS))) - waiting]
@@ -57,7 +77,7 @@ def only_silent_rank(ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
     return _silent_suspects(silent, why) if len(silent) == 1 else ()
 
 
-def _waiting_ranks(layout: JobLayout) -> frozenset[int]:
+def waiting_ranks(layout: JobLayout) -> frozenset[int]:
     """Return the ranks that report a lost peer or a timeout."""
     waiting: set[int] = set()
     for finding in layout.findings:

@@ -1,19 +1,23 @@
-"""The process that wrote a line: from its prefix, a rank between its level and its message, or its JSON fields."""
+"""The process that wrote a line: from its prefix, a rank beside its level, its JSON fields, or its last key and value."""
 
 from __future__ import annotations
 
 from kb.model import Resource
-from kb.parsers.logs.lines import resource
+from kb.parsers.logs.lines import plain, resource
 from kb.parsers.logs.prefixes import Prefix
 from kb.parsers.logs.structured import rank_of
 from kb.regex.lazy import lazy_compile
 
 HEAD = 160  # bytes of a line that may name its writer
-# in brackets, or set off as a column of its own: `ERROR - rank3 - `, `ERROR | rank=3 | `
+# in brackets, or set off as a column of its own: `ERROR - rank3 - `, `ERROR | rank=3 | `, `INFO    R03 `
 _RANK = lazy_compile(
     rb"[\[(](?:global[_ ])?[Rr](?:ank|ANK)[ =:]{0,2}(?P<rank>\d{1,6})(?:/\d{1,6})?[\])]"
     rb"|(?: - |\| ?|(?:ERROR|CRITICAL|FATAL) {1,4})[Rr](?:ank|ANK)[ =:_]?(?P<column>\d{1,6})(?: - | ?\| |: )"
+    rb"|\b(?:DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL) {1,8}R(?P<short>\d{2,6}) "
 )
+# the last of a structured line's keys and values, behind others or its logger's name: `[trainer] rank=2`, `step=3 rank=2`
+_LAST_KEY = lazy_compile(rb"(?:\]|\b\w{1,40}=[\w.+:-]{1,60}) {1,4}(?:global_)?rank=(?P<rank>\d{1,6})[ \r]{0,4}$")
+_LONGEST = 512  # bytes of such a line, which its caller may have cut
 
 
 def speaker(line: bytes, prefix: Prefix) -> Resource:
@@ -24,4 +28,7 @@ def speaker(line: bytes, prefix: Prefix) -> Resource:
 def rank_told(line: bytes) -> int | None:
     """Return the rank that a line names as its writer beyond the prefixes; None if it names none."""
     found = _RANK.search(line[:HEAD])
-    return int(found["rank"] or found["column"]) if found else rank_of(line)
+    if found is not None:
+        return int(found["rank"] or found["column"] or found["short"])
+    last = _LAST_KEY.search(plain(line)) if b"rank" in line[-48:] and len(line) < _LONGEST else None
+    return int(last["rank"]) if last else rank_of(line)

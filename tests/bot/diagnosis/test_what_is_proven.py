@@ -259,6 +259,81 @@ def test_what_a_process_prints_again_and_again_starts_no_attempt(known, tmp_path
     assert report.diagnoses[0].fault == "segfault"
 
 
+# who is at fault
+
+
+def of_rank(rank: int, *more: str) -> list[str]:
+    """The log of a rank of four that announces itself."""
+    return [f"2026-10-07 08:00:01 INFO mesh: member {rank} of 4, host node-3", *START, *steps(10, 200), *more]
+
+
+def test_the_rank_whose_log_is_missing_is_the_suspect_where_all_others_lost_a_peer(known, tmp_path) -> None:
+    """The others state the size of the job; the log of the last rank was not collected."""
+    report = diagnosed(known, tmp_path, [of_rank(rank, LOST.replace("rank0", f"rank{rank}")) for rank in range(3)])
+    assert [suspect.rank for suspect in report.diagnoses[0].suspects] == [3]
+
+
+WAITED = "[rank{}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 12000ms for recv operation to complete"
+DUMPED = [
+    "Timeout (0:00:05)!",
+    "Thread 0x00007f4642bf7b80 (most recent call first):",
+    '  File "/usr/lib/python3.11/selectors.py", line 468 in select',
+    '  File "/src/mixer/broker.py", line 31 in ask_for_shard',
+    '  File "/src/mixer/train.py", line 118 in run',
+]
+
+
+def test_where_the_suspect_of_a_wait_stands_is_quoted(known, tmp_path) -> None:
+    """Its stack ends its log: the innermost frame of the run's own code tells what it waits for."""
+    logs = [of_rank(rank, *(DUMPED if rank == 2 else [WAITED.format(rank)])) for rank in range(4)]
+    first = diagnosed(known, tmp_path, logs).diagnoses[0]
+    assert [suspect.rank for suspect in first.suspects] == [2]
+    assert any("ask_for_shard" in item.text for item in first.evidence)
+
+
+def test_the_rank_that_a_launcher_had_to_stop_is_the_suspect_where_all_others_timed_out(known, tmp_path) -> None:
+    """That it was stopped tells no more of it than its silence."""
+    lines = [line for rank in range(4) for line in of_rank(rank)]
+    ends = [
+        "============================================================",
+        "train.py FAILED",
+        "------------------------------------------------------------",
+        "Failures:",
+        *(
+            f"[{at}]:\n  time      : 2026-10-07_08:20:0{at}\n  host      : node-3\n  rank      : {rank} (local_rank: {rank})\n"
+            f"  exitcode  : {code} (pid: 88{rank})\n  error_file: <N/A>\n  traceback : {told}"
+            for at, (rank, code, told) in enumerate(
+                [(1, 1, "see above"), (2, -15, "Signal 15 (SIGTERM) received by PID 882"), (3, 1, "see above")], 1
+            )
+        ),
+        "------------------------------------------------------------",
+        "Root Cause (first observed failure):",
+        (
+            "[0]:\n  time      : 2026-10-07_08:20:00\n  host      : node-3\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 880)\n"
+            "  error_file: <N/A>\n  traceback : see above"
+        ),
+        "============================================================",
+    ]
+    (tmp_path / "train.log").write_text("\n".join([*lines, *map(WAITED.format, (0, 1, 3)), *ends]) + "\n")
+    assert [suspect.rank for suspect in diagnosed(known, tmp_path, []).diagnoses[0].suspects] == [2]
+
+
+def test_a_logged_traceback_is_of_the_rank_of_its_record(known, tmp_path) -> None:
+    """A logger writes the traceback right below its line, without its prefix."""
+    said = [
+        "Traceback (most recent call last):",
+        '  File "/src/t.py", line 9, in <module>',
+        "    slot()",
+        "t.Tide: slot 26 ends early",
+    ]
+    lines = [f"10-07 08:00:0{at} INFO    R0{rank} engine: member {rank} of 3" for at, rank in enumerate((0, 1, 2))]
+    raised = ["10-07 08:10:00 CRITICAL R01 engine: the loop ended", *said]
+    (tmp_path / "train.log").write_text("\n".join([*lines, *steps(10, 50), *raised]) + "\n")
+    first = diagnosed(known, tmp_path, []).diagnoses[0]
+    assert [suspect.rank for suspect in first.suspects] == [1]
+    assert any("slot 26 ends early" in item.text for item in first.evidence)
+
+
 # what a completed run left
 
 

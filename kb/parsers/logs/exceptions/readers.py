@@ -59,6 +59,7 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     if column < 0:
         return ()
     prefix = _with_rank(peel(line), line[:column])
+    prefix = _of_record(window, at, prefix) if prefix.rank is None and not column else prefix
     prefix = prefix if prefix.local_rank is not None else prefix._replace(local_rank=spawned_before(window, at))
     boxed = any(corner in line[:column] for corner in BOX_CORNERS) or line[:column].endswith(b"-- ")
     if boxed:
@@ -81,6 +82,13 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
         shared["lived_with"] = "yes"
     links = links_before(window, at, voice)
     return to_structures(window, with_nested(window, raised, voice), prefix, links, shared)
+
+
+def _of_record(window: bytes, at: int, prefix: Prefix) -> Prefix:
+    """Return the prefix of a bare traceback with the rank of the error right above it: a logger writes both at once."""
+    above = line_at(window, line_start(window, at - 1))[0] if at > 0 else b""
+    rank = speaker(above, peel(above)).rank if error_level(above) is not None else None
+    return prefix if rank is None else prefix._replace(rank=rank)
 
 
 def _handled(frames: tuple[str, ...], name: bytes, message: bytes) -> bool:
