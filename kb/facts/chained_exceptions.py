@@ -1,4 +1,4 @@
-"""Exceptions that belong to another one: raised before it in its chain, or printed again right below it."""
+"""Exceptions that belong to another one: raised before it in its chain, printed again right below it, or like it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from kb.model import Structure
+from kb.parsers.logs.exceptions.survived import reported_as_skipped
 
 LINK = 400  # bytes between two exceptions of a chain
 TWIN = 400  # bytes between the last lines of two exceptions that threads write at the same time
@@ -47,3 +48,16 @@ def contexts_of(exceptions: Sequence[Structure], excused: Sequence[Structure]) -
 def raised_at(item: Structure) -> tuple[object, str]:
     """Return the class of an exception and the place that raised it, without Ray's count of repetitions."""
     return item.fields.get("type"), str(item.fields.get("last_frame") or "").partition(" [repeated ")[0]
+
+
+def skipped_again(
+    exceptions: Sequence[Structure], excused: Sequence[Structure], tail: str, first: int
+) -> list[Structure]:
+    """Return the exceptions that their program reports as skipped, as it did with an excused one of the same place.
+
+    `tail`: the end of the log; `first`: its offset.
+    """
+    known = {raised_at(item) for item in excused if item.fields.get("last_frame")}
+    alike = [item for item in exceptions if raised_at(item) in known and structure_start(item) > first] if known else []
+    text = tail.encode("utf-8", "replace") if alike else b""
+    return [item for item in alike if reported_as_skipped(text, structure_start(item) - first)]

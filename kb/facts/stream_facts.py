@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from operator import attrgetter
 
-from kb.facts.chained_exceptions import contexts_of, raised_at, structure_start, twins_of
+from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
 from kb.facts.closing import closing_marks
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_stopped_helper, stops_as_planned
@@ -67,6 +67,7 @@ class StreamFacts:
         excused += self._helpers_after_end()
         excused += self._threads_after_main()
         excused += self._handled_by_workers()
+        excused += skipped_again(self.exceptions, excused, summary.tail, summary.tail_offset)
         excused += twins_of(self.exceptions, excused)
         excused += contexts_of(self.exceptions, excused)
         self._excused = [(structure_start(item), self._message_end(item)) for item in excused]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -332,6 +334,32 @@ def test_a_logged_traceback_is_of_the_rank_of_its_record(known, tmp_path) -> Non
     first = diagnosed(known, tmp_path, []).diagnoses[0]
     assert [suspect.rank for suspect in first.suspects] == [1]
     assert any("slot 26 ends early" in item.text for item in first.evidence)
+
+
+def test_records_that_are_set_aside_again_and_again_end_no_run(known, tmp_path) -> None:
+    """Also if a container's log has each line as JSON, with the blank lines of loguru, and ends with such a traceback."""
+    told = [
+        "",
+        "Traceback (most recent call last):",
+        "",
+        '> File "/src/clinic.py", line 10, in look',
+        "    parse(text)",
+        "    └ <function parse>",
+        "",
+        '  File "/src/clinic.py", line 5, in parse',
+        "    return int(text, 16)",
+        "",
+        "ValueError: invalid literal for int() with base 16: '0x1zz'",
+    ]
+    records = [
+        [f"10-07 08:{at}:00.078 ERROR   clinic: record {at} is broken, set aside", *told[1:]] for at in (10, 11, 12)
+    ]
+    lines = [
+        json.dumps({"log": f"{line}\n", "stream": "stderr", "time": f"2026-10-07T08:13:{at:02d}.906Z"})
+        for at, line in enumerate(chain(*records))
+    ]
+    report = diagnosed(known, tmp_path, [[*START, *steps(10, 400), *END], lines])
+    assert (report.verdict, report.phase) == ("no_fault", "completed")
 
 
 # what a completed run left

@@ -138,8 +138,12 @@ def _frames_before(window: bytes, at: int, told: Callable[[bytes], bytes | None]
     for _ in range(4 * MAX_FRAMES):
         above = line_start(window, top - 1) if top > 0 else -1
         rest = told(line_at(window, above)[0]) if above >= 0 else None
+        rest = b"  " + rest[2:] if rest is not None and rest.startswith(b'> File "') else rest  # loguru's mark
         frame = frame_of_line(rest) if rest is not None else None
-        if rest is None or not (frame or rest[:1] in (b" ", b"\t")):
+        blank = (
+            rest == b"" and told is _text_of_record
+        )  # as loguru leaves between frames; each record is one line of them
+        if rest is None or not (frame or blank or rest[:1] in (b" ", b"\t")):
             headed = rest is not None and (HEADER in rest or b"ray::" in rest)
             top = above if headed else top
             break
@@ -268,7 +272,7 @@ READERS: tuple[Reader, ...] = (
         trigger=r"(?:[A-Za-z]Error|Exception|KeyboardInterrupt|SystemExit)(?:\(\w{1,80}\))?(?::|[ \t]*$)"
         r"|\w\._?(?:excs?|exceptions?|errors?)\.[A-Z]\w{1,80}:",
         read=_read_alone,
-        before=4 * 1024,
+        before=16 * 1024,
         after=16 * 1024,
         keep=256,
     ),

@@ -108,8 +108,10 @@ def _retries_below(window: bytes, position: int) -> bool:
 
 
 def _calm_after(window: bytes, position: int) -> bool:
-    """Whether there are further lines and none of them reports trouble."""
+    """Whether there are further lines and none of them reports trouble, or the first reports that the program continues."""
     following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()][:_CALM_LINES]
+    if following and _CARRIES_ON.search(following[0]):
+        return True
     return len(following) == _CALM_LINES and not any(_TROUBLE_WORDS.search(line) for line in following)
 
 
