@@ -73,9 +73,9 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
     if first.compared or first.kind == "series" or lasts:
         return "iterating" if stage == "teardown" and step is not None else stage, step  # a comparison covers the loop
     stream = facts.streams[first.stream]
-    if stage == "teardown" and stream.completed is None and not stream.over_before(first.offset):
+    if stage == "teardown" and stream.completed is None and not stream.stages.over_before(first.offset):
         # a launcher stops the other ranks after what happened, although its lines may come first
-        stage = facts.end[0] if facts.end is not None else stream.stage_without_launcher(first.offset)
+        stage = facts.end[0] if facts.end is not None else stream.stages.without_launcher(first.offset)
         if first.kind in LAUNCHER_KINDS and facts.end is None:
             stage = None
     if stage == "launch" and own_frame(first, facts):

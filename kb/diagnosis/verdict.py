@@ -8,11 +8,11 @@ from dataclasses import replace
 from kb.diagnosis.confidence import band
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
-from kb.facts.closing import exits
 from kb.facts.completion import Completion, cut_short
 from kb.facts.job_facts import Facts, without_status
 from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
 from kb.facts.signals import Signal
+from kb.facts.stages import exits
 from kb.facts.stream_facts import StreamFacts
 from kb.model import Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
@@ -168,7 +168,11 @@ def at_exit(done: Progress, facts: Facts) -> Progress:
 
 def left_after_training(done: Progress, stage: Stage | None, facts: Facts) -> str:
     """Return the stage in which a run failed whose training is complete; "" if it is not, or its result may be lost."""
-    if stage not in ("evaluating", "teardown") or cut_short(facts) or not any(s.closing for s in facts.of_kind("job")):
+    if (
+        stage not in ("evaluating", "teardown")
+        or cut_short(facts)
+        or not any(s.stages.closing for s in facts.of_kind("job"))
+    ):
         return ""
     last, total, saved = done.last_iteration, done.total_iterations, done.last_checkpoint
     behind = last is not None and ((total is not None and last < total) or (saved is not None and saved < last))

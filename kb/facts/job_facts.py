@@ -153,9 +153,9 @@ class Facts:
         facts = self.streams[furthest[1]]
         later = [mark for mark in facts.summary.marks if mark.offset > furthest[2] and mark.stage != "teardown"]
         step = None if self.in_epochs else furthest[0]
-        if facts.closing:
+        if facts.stages.closing:
             return facts.stage(facts.summary.size), step
-        return (facts.stage_of_mark(later[-1]) if later else facts.stage_of_steps()), step
+        return (facts.stages.of_mark(later[-1]) if later else facts.stages.of_steps()), step
 
     def placed(self, resource: Resource) -> Resource:
         """Return a resource with its node added from the job's layout."""

@@ -8,19 +8,18 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from operator import attrgetter
 
 from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
-from kb.facts.closing import closing_marks
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_stopped_helper, stops_as_planned
+from kb.facts.stages import Stages
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
 from kb.parsers.logs.exceptions.survived import reported_as_skipped
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import StageMark, StreamSummary, head_lines, tail_lines
+from kb.scanning.summary import StreamSummary, head_lines, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
 SPEAKS = 3  # lines of workers at the end of a log that show that they work on
@@ -57,7 +56,6 @@ class StreamFacts:
         self._of_run = [p for p in points if p.step is not None and p.format not in self.in_epochs]
         self._run_offsets = [p.offset for p in self._of_run]
         self._point_offsets = [p.offset for p in points]
-        self._evaluation_offsets = [p.offset for p in series.points if p.validation and p.format == BAR]
         self.exceptions = [structure for structure in summary.structures if structure.kind == "exception"]
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
         excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
@@ -76,27 +74,11 @@ class StreamFacts:
         )
         self.checkpoints = [structure for structure in summary.structures if structure.kind == "checkpoint"]
         self._saved = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_end"]
+        bars = [p.offset for p in series.points if p.validation and p.format == BAR]
+        completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
+        self.stages = Stages(summary, self._point_offsets, bars, completed, self._saved)
         self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
         self._recovered = [recovery.offset for recovery in self._recoveries]
-
-    @cached_property
-    def closing(self) -> tuple[StageMark, ...]:
-        """The marks of what follows the training loop; empty if nothing after the last step shows that it is over."""
-        last = self._point_offsets[-1] if self._point_offsets else -1
-        ends = [end.offset for end in self.ends if end.fields.get("how") == "completed" and end.offset > last]
-        return tuple(closing_marks(self.summary, last, ends))
-
-    def over_before(self, offset: int) -> bool:
-        """Whether the log shows before an offset that the training loop is over."""
-        return bool(self.closing) and self.closing[0].offset <= offset
-
-    @cached_property
-    def _marks(self) -> list[StageMark]:
-        return sorted([*self.summary.marks, *self.closing], key=attrgetter("offset"))
-
-    @cached_property
-    def _mark_offsets(self) -> list[int]:
-        return [mark.offset for mark in self._marks]
 
     def _message_end(self, item: Structure) -> int:
         """Return where an exception's message ends at the latest: before the next step or what else was recognised.
@@ -163,41 +145,7 @@ class StreamFacts:
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
-        mark = bisect_right(self._mark_offsets, offset) - 1
-        point = bisect_right(self._point_offsets, offset) - 1
-        marked = self._mark_offsets[mark] if mark >= 0 else -1
-        trained = self._point_offsets[point] if point >= 0 else -1
-        bar = bisect_right(self._evaluation_offsets, offset) - 1
-        if bar >= 0 and self._evaluation_offsets[bar] > max(marked, trained):
-            return "evaluating"
-        if mark < 0 and point < 0:
-            return None
-        if trained > marked:
-            return "iterating"
-        stage = self._marks[mark].stage
-        if stage == "saving" and point >= 0 and any(marked < end <= offset for end in self._saved):
-            return (
-                "teardown" if self.over_before(marked) else "iterating"
-            )  # the save, mostly between two steps, is over
-        return stage
-
-    def stage_without_launcher(self, offset: int) -> Stage | None:
-        """Return the stage at an offset as if no line before it showed that a launcher stops its processes."""
-        marks = [mark for mark in self._marks if mark.offset <= offset and mark.stage != "teardown"]
-        point = bisect_right(self._point_offsets, offset) - 1
-        if point >= 0 and (not marks or self._point_offsets[point] > marks[-1].offset):
-            return "iterating"
-        return marks[-1].stage if marks else None
-
-    def stage_of_mark(self, mark: StageMark) -> Stage:
-        """Return the stage that a mark after the last step begins; iterating where it is a save that has ended."""
-        saved = mark.stage == "saving" and any(end > mark.offset for end in self._saved)
-        return "iterating" if saved else mark.stage
-
-    def stage_of_steps(self) -> Stage:
-        """Return the loop of the last step line: the training, or an evaluation whose bar runs after it."""
-        after = self._evaluation_offsets[-1:] > self._point_offsets[-1:]
-        return "evaluating" if after else "iterating"
+        return self.stages.at(offset)
 
     @cached_property
     def _tail_times(self) -> list[tuple[int, float]]:

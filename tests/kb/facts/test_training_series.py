@@ -61,7 +61,7 @@ def test_the_bar_of_an_evaluation_counts_no_training_steps() -> None:
     assert counted(facts) == {(step, 120) for step in (7, 10, 20, 40, 42, 50)}
     last = facts.last_step()
     assert last is not None
-    assert (last.step, last.total, facts.stage_of_steps()) == (50, 120, "iterating")
+    assert (last.step, last.total, facts.stages.of_steps()) == (50, 120, "iterating")
 
 
 def test_a_run_that_ends_inside_its_evaluation() -> None:
@@ -69,7 +69,7 @@ def test_a_run_that_ends_inside_its_evaluation() -> None:
     facts = read("".join(bar(step, 120) for step in (1, 20, 40, 80)) + evaluated(0, 6, 16))
     last = facts.last_step()
     assert last is not None
-    assert (last.step, last.total, facts.stage_of_steps()) == (80, 120, "evaluating")
+    assert (last.step, last.total, facts.stages.of_steps()) == (80, 120, "evaluating")
     assert facts.stage(facts.summary.size) == "evaluating"
 
 

@@ -30,6 +30,7 @@ from kb.parsers.logs.progress.line_readers import (
     read_dict,
     read_engine,
     read_espnet,
+    read_grouped,
     read_json_loss,
     read_memory,
     read_mlperf,
@@ -104,6 +105,13 @@ FORMATS: tuple[ProgressFormat, ...] = (
         b"step=",
         rb"(?P<step>\d{1,12}), skipped=\d{1,12}, lr=\[" + REST_OF_LINE,
         read_engine,
+    ),
+    make_format(
+        "basicsr",
+        r"iter: *[0-9,]+, lr:\(",
+        b"iter:",
+        rb" {0,12}(?P<step>\d{1,3}(?:,\d{3}){0,4}), lr:\((?P<value>" + NUMBER + rb")" + REST_OF_LINE,
+        read_grouped,
     ),
     make_format(
         "deepspeed_timer", r", RunningAvgSamplesPerSec=", b", RunningAvgSamplesPerSec=", REST_OF_LINE, read_timer

@@ -36,6 +36,13 @@ def make_reader(name: str, *, needs_loss: bool = False, validation: bool = False
     return read
 
 
+def read_grouped(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Read BasicSR's line, whose step has commas, and whose losses have names of their own instead of a total."""
+    before, after = line_around(match)
+    step, rate = int(match["step"].replace(b",", b"")), parse_float(match["value"])
+    return changed(measure(before + after, "basicsr", match.start()), step=step, learning_rate=rate)
+
+
 _GLOG = lazy_compile(rb"(?:^|[\s\]])[IWE]\d{4} \d\d:\d\d:\d\d[^\n]{0,80}$")
 _READ_BRACKETED = make_reader("bracketed", needs_loss=True)
 

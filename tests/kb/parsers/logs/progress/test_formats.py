@@ -407,6 +407,10 @@ LINES = [
         },
     ),
     (
+        b"2026-03-06 05:51:32,186 INFO: [x..][epoch:283, iter: 496,400, lr:(1.676e-07,)] [eta: 0:29:15, time (data): 0.478 (0.002)] l_pix: 7.4e-03",
+        {"step": 496400, "epoch": 283.0, "learning_rate": 1.676e-07, "format": "basicsr"},
+    ),
+    (
         b"Test:  [ 5/98]  eta: 0:00:12  loss: 0.5000 (0.60)",
         {"step": 5, "total": 98, "loss": 0.5, "validation": True, "format": "test_brackets"},
     ),

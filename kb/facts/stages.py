@@ -1,14 +1,18 @@
-"""Lines after the last step of a log that show that the training loop is over, and what the program does then.
+"""The stages of a log: from the lines that mark them, and from what shows that the training loop is over.
 
-Only the lines that the summary keeps of the end of a log are searched, so this costs nothing while a log is scanned.
+For the latter, only the lines that the summary keeps of the end of a log are searched, so it costs nothing while a log is scanned.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 
 from kb.facts.run_ends import end_lines, is_of_tracker
+from kb.model import Stage
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
@@ -50,6 +54,79 @@ _WORDS = (
     *("train", "tuning", "summary", "statistics", "stats", "result", "saving", "save", "complet", "finish", "ended"),
     *("done", "succe", "wandb", "early", "reached", "total", "trials", "训练", "学習", "훈련", "обучение"),
 )
+
+
+class Stages:
+    """The stages of a log by offset.
+
+    `steps`, `bars`: the offsets of the lines of steps and of the bars of evaluations; `completed`: those of reported ends;
+    `saved`: those of the ends of saves.
+    """
+
+    def __init__(
+        self, summary: StreamSummary, steps: list[int], bars: list[int], completed: Sequence[int], saved: Sequence[int]
+    ) -> None:
+        self._summary = summary
+        self._steps = steps
+        self._bars = bars
+        self._completed = completed
+        self._saved = saved
+
+    @cached_property
+    def closing(self) -> tuple[StageMark, ...]:
+        """The marks of what follows the training loop; empty if nothing after the last step shows that it is over."""
+        last = self._steps[-1] if self._steps else -1
+        return tuple(closing_marks(self._summary, last, [end for end in self._completed if end > last]))
+
+    def over_before(self, offset: int) -> bool:
+        """Whether the log shows before an offset that the training loop is over."""
+        return bool(self.closing) and self.closing[0].offset <= offset
+
+    @cached_property
+    def _marks(self) -> list[StageMark]:
+        return sorted([*self._summary.marks, *self.closing], key=attrgetter("offset"))
+
+    @cached_property
+    def _mark_offsets(self) -> list[int]:
+        return [mark.offset for mark in self._marks]
+
+    def at(self, offset: int) -> Stage | None:
+        """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
+        mark = bisect_right(self._mark_offsets, offset) - 1
+        point = bisect_right(self._steps, offset) - 1
+        marked = self._mark_offsets[mark] if mark >= 0 else -1
+        trained = self._steps[point] if point >= 0 else -1
+        bar = bisect_right(self._bars, offset) - 1
+        if bar >= 0 and self._bars[bar] > max(marked, trained):
+            return "evaluating"
+        if mark < 0 and point < 0:
+            return None
+        if trained > marked:
+            return "iterating"
+        stage = self._marks[mark].stage
+        if stage == "saving" and point >= 0 and any(marked < end <= offset for end in self._saved):
+            return (
+                "teardown" if self.over_before(marked) else "iterating"
+            )  # the save, mostly between two steps, is over
+        return stage
+
+    def without_launcher(self, offset: int) -> Stage | None:
+        """Return the stage at an offset as if no line before it showed that a launcher stops its processes."""
+        marks = [mark for mark in self._marks if mark.offset <= offset and mark.stage != "teardown"]
+        point = bisect_right(self._steps, offset) - 1
+        if point >= 0 and (not marks or self._steps[point] > marks[-1].offset):
+            return "iterating"
+        return marks[-1].stage if marks else None
+
+    def of_mark(self, mark: StageMark) -> Stage:
+        """Return the stage that a mark after the last step begins; iterating where it is a save that has ended."""
+        saved = mark.stage == "saving" and any(end > mark.offset for end in self._saved)
+        return "iterating" if saved else mark.stage
+
+    def of_steps(self) -> Stage:
+        """Return the loop of the last step line: the training, or an evaluation whose bar runs after it."""
+        after = self._bars[-1:] > self._steps[-1:]
+        return "evaluating" if after else "iterating"
 
 
 def closing_marks(summary: StreamSummary, last: int, ends: Sequence[int]) -> list[StageMark]:
