@@ -44,7 +44,7 @@ from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.gpus import rank_count
 from kb.facts.history import History
-from kb.facts.job_facts import LAUNCHER_KINDS, Facts
+from kb.facts.job_facts import LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
 from kb.facts.scheduler_state import stop_reason
 from kb.facts.time_zone import time_zone
 from kb.facts.topology import Places
@@ -259,9 +259,12 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
 def _ended_in(done: Progress, diagnoses: Sequence[Diagnosis], state: Phase) -> Progress:
     """Return the progress with the stage of the failure that ended the run, if it has one."""
     best = diagnoses[0] if diagnoses else None
-    if best is None or state != "failed" or best.role != "root_cause" or best.iteration != done.last_iteration:
+    if best is None or state != "failed" or best.role != "root_cause":
         return done
-    return replace(done, stage=best.stage) if best.stage is not None else done
+    known = best.stage not in UNINFORMATIVE_STAGES if best.iteration is None else best.stage is not None
+    if not known or best.iteration not in (None, done.last_iteration):
+        return done
+    return replace(done, stage=best.stage)
 
 
 def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:

@@ -35,6 +35,7 @@ _OF_CHECKPOINT = lazy_compile(
     r"(?:\[Errno \d{1,3}\]|\b(?:OS|IO|Permission|FileNotFound|FileExists|IsADirectory|NotADirectory)Error\b).{0,200}"
     r"['\"/](?:[\w.-]{0,40}(?:checkpoint|ckpt)[\w.-]{0,40}|iter_\d{4,}|global_step_?\d{1,9}|(?:step|epoch|snapshot)[_-]?\d{1,9})(?:/|['\"]|\.\w{1,12}['\"])"
 )
+_WRITES = lazy_compile(r"\bPytorchStreamWriter failed writing|\binline_container\.cc:\d{1,5}\] \. unexpected pos \d")
 # The loop itself; only where no frame further inside shows what it was doing.
 _TRAINS = lazy_compile(
     r" in (?:_?(?:run_)?train(?:ing)?_(?:step|batch|one_step|one_epoch|epoch|one_batch|iteration)|forward_backward_step|_?optimizer_step|_?run_optimization)$"
@@ -81,6 +82,8 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
     if stage == "launch" and own_frame(first, facts):
         stage = "init"  # the program that was launched raised it
     stage = _by_frames(first, facts) or stage
+    if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
+        stage = "saving"
     if stage == "iterating" and _OF_CHECKPOINT.search(first.line):
         stage = "saving"
     return stage, _last_step(first, step, facts)

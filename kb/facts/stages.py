@@ -17,7 +17,10 @@ from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StageMark, StreamSummary, tail_lines
+from kb.values import dataclass
 
+FEW, MANY = 4, 24  # lines after a begin that are of the save, and that are more than one prints
+_FRAME = lazy_compile(r'^(?:\S{1,40} )?\s{2,}|File "')
 _CUT = 400  # characters of a line that are searched
 # What a program prints once behind its loop: a summary of the whole run, the loop's own farewell, its last model.
 _OVER = lazy_compile(
@@ -56,27 +59,35 @@ _WORDS = (
 )
 
 
-class Stages:
-    """The stages of a log by offset.
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """The offsets of a log that stages follow from.
 
-    `steps`, `bars`: the offsets of the lines of steps and of the bars of evaluations; `completed`: those of reported ends;
-    `saved`: those of the ends of saves.
+    `steps`, `bars`: of the lines of steps and of the bars of evaluations; `completed`: of reported ends; `begun`, `saved`: of
+    the begins and ends of saves. `reached`: where the last step was first logged, -1 without steps; its line may be drawn
+    again after the end.
     """
 
-    def __init__(
-        self, summary: StreamSummary, steps: list[int], bars: list[int], completed: Sequence[int], saved: Sequence[int]
-    ) -> None:
+    steps: Sequence[int] = ()
+    bars: Sequence[int] = ()
+    completed: Sequence[int] = ()
+    begun: Sequence[int] = ()
+    saved: Sequence[int] = ()
+    reached: int = -1
+
+
+class Stages:
+    """The stages of a log by offset."""
+
+    def __init__(self, summary: StreamSummary, known: Offsets) -> None:
         self._summary = summary
-        self._steps = steps
-        self._bars = bars
-        self._completed = completed
-        self._saved = saved
+        self._known = known
 
     @cached_property
     def closing(self) -> tuple[StageMark, ...]:
         """The marks of what follows the training loop; empty if nothing after the last step shows that it is over."""
-        last = self._steps[-1] if self._steps else -1
-        return tuple(closing_marks(self._summary, last, [end for end in self._completed if end > last]))
+        ends = [end for end in self._known.completed if end > self._known.reached]
+        return tuple(closing_marks(self._summary, self._known.reached, ends))
 
     def over_before(self, offset: int) -> bool:
         """Whether the log shows before an offset that the training loop is over."""
@@ -92,40 +103,56 @@ class Stages:
 
     def at(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
+        point = bisect_right(self._known.steps, offset) - 1
         mark = bisect_right(self._mark_offsets, offset) - 1
-        point = bisect_right(self._steps, offset) - 1
+        trained = self._known.steps[point] if point >= 0 else -1
+        trained = min(trained, self._known.reached) if self.over_before(offset) else trained
         marked = self._mark_offsets[mark] if mark >= 0 else -1
-        trained = self._steps[point] if point >= 0 else -1
-        bar = bisect_right(self._bars, offset) - 1
-        if bar >= 0 and self._bars[bar] > max(marked, trained):
+        bar = bisect_right(self._known.bars, offset) - 1
+        if bar >= 0 and self._known.bars[bar] > max(marked, trained):
             return "evaluating"
-        if mark < 0 and point < 0:
-            return None
+        if self._saves_at(offset, max(marked, trained)):
+            return "saving"
         if trained > marked:
             return "iterating"
-        stage = self._marks[mark].stage
-        if stage == "saving" and point >= 0 and any(marked < end <= offset for end in self._saved):
-            return (
-                "teardown" if self.over_before(marked) else "iterating"
-            )  # the save, mostly between two steps, is over
-        return stage
+        return self._after_mark(self._marks[mark], offset, stepped=point >= 0) if mark >= 0 else None
+
+    def _after_mark(self, mark: StageMark, offset: int, *, stepped: bool) -> Stage | None:
+        """Return the stage at an offset after a mark and no later step; `stepped`: whether any step was logged before."""
+        if mark.stage == "saving" and stepped and any(mark.offset < end <= offset for end in self._known.saved):
+            return "teardown" if self.over_before(mark.offset) else "iterating"  # the save is over
+        if mark.stage == "saving" and not stepped and self._lines_between(mark.offset, offset) > MANY:
+            return None  # what followed may be steps in a form that is not known
+        return mark.stage
+
+    def _saves_at(self, offset: int, after: int) -> bool:
+        """Whether one of the last few lines before an offset begins a save, none ends it, and no mark follows it."""
+        begun = max((at for at in self._known.begun if at <= offset), default=-1)
+        ended = any(begun < end <= offset for end in self._known.saved)
+        return begun > after and not ended and self._lines_between(begun, offset) <= FEW
+
+    def _lines_between(self, start: int, stop: int) -> int:
+        """Return the number of lines between two offsets, without frames; those that the summary does not keep count as many."""
+        if start < self._summary.tail_offset:
+            return MANY + 1
+        return sum(start < at < stop and not _FRAME.search(line) for at, line in tail_lines(self._summary))
 
     def without_launcher(self, offset: int) -> Stage | None:
         """Return the stage at an offset as if no line before it showed that a launcher stops its processes."""
         marks = [mark for mark in self._marks if mark.offset <= offset and mark.stage != "teardown"]
-        point = bisect_right(self._steps, offset) - 1
-        if point >= 0 and (not marks or self._steps[point] > marks[-1].offset):
+        point = bisect_right(self._known.steps, offset) - 1
+        if point >= 0 and (not marks or self._known.steps[point] > marks[-1].offset):
             return "iterating"
         return marks[-1].stage if marks else None
 
     def of_mark(self, mark: StageMark) -> Stage:
         """Return the stage that a mark after the last step begins; iterating where it is a save that has ended."""
-        saved = mark.stage == "saving" and any(end > mark.offset for end in self._saved)
+        saved = mark.stage == "saving" and any(end > mark.offset for end in self._known.saved)
         return "iterating" if saved else mark.stage
 
     def of_steps(self) -> Stage:
         """Return the loop of the last step line: the training, or an evaluation whose bar runs after it."""
-        after = self._bars[-1:] > self._steps[-1:]
+        after = self._known.bars[-1:] > self._known.steps[-1:]
         return "evaluating" if after else "iterating"
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_stopped_helper, stops_as_planned
-from kb.facts.stages import Stages
+from kb.facts.stages import Offsets, Stages
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
@@ -76,7 +76,9 @@ class StreamFacts:
         self._saved = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_end"]
         bars = [p.offset for p in series.points if p.validation and p.format == BAR]
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
-        self.stages = Stages(summary, self._point_offsets, bars, completed, self._saved)
+        begun = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_begin"]
+        known = Offsets(self._point_offsets, bars, completed, begun, self._saved, self.reached_last_step())
+        self.stages = Stages(summary, known)
         self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
         self._recovered = [recovery.offset for recovery in self._recoveries]
 

@@ -97,7 +97,7 @@ def test_a_thread_that_fails_after_the_end_fails_no_run() -> None:
         ("=== Summary over 30 iterations ===\nStep time: 1.8s\n", "teardown"),
         ("2026-11-22 20:57:00,000 INFO: End of training. Time consumed: 2 days\n", "teardown"),
         ("Results of 30 steps follow when the run ends\n", "iterating"),
-        ("Saving the latest checkpoint, trained for 3 epochs\n", "iterating"),
+        ("Saving the latest weights, as after each epoch\n", "iterating"),
         ("Training complete!\n***** Running Evaluation *****\n", "evaluating"),
         ("Training complete!\n***** Running Evaluation *****\n***** eval metrics *****\n", "teardown"),
         ("***** Running Evaluation *****\n***** eval metrics *****\n", "evaluating"),
@@ -112,3 +112,13 @@ def test_the_end_of_the_loop_ends_its_stage(after: str, expected: str) -> None:
 def test_a_step_after_a_closing_line_continues_the_loop() -> None:
     """The first part of a run in several parts ends, too."""
     assert stage_at_end(STEPS + "Training complete!\n" + STEPS) == "iterating"
+
+
+def test_a_save_right_before_a_failure_is_the_stage() -> None:
+    """A few lines later the loop may have gone on in lines that nothing reads."""
+    begun = "Saving the latest model checkpoint to /out\n"
+    assert stage_at_end(begun + "watchdog: timeout\n") == "saving"
+    assert stage_at_end(begun + "batch done\n" * 9 + "watchdog: timeout\n") is None
+    begun = "Saving checkpoint to /out\n"
+    assert stage_at_end(begun + "batch done\n" * 9 + "watchdog: timeout\n") == "saving"
+    assert stage_at_end(begun + "batch done\n" * 40 + "watchdog: timeout\n") is None

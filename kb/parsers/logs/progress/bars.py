@@ -22,6 +22,7 @@ _NO_TRAINING = lazy_compile(
     rb"(?i)load|download|fetch|generat|token|map(?![a-z])|filter|convert|extract|process(?!\w*\))|comput|captur|shard|resolv|saving|cache|sampling|concat"
     rb"|compil|profil|calibrat|quanti[sz]|auto-?tun|warm-?up (?:step|iter|batch|run)|embedding|encod|packing|infer(?:ence|ring)|decod|scor(?:e|ing)|denois|predict|verify|indexing"
 )
+_NO_STEPS = 5000.0  # per second; what a bar without a label counts so fast are records
 _BAR = lazy_compile(
     rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
     rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}"
@@ -65,6 +66,8 @@ def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
         total = total * (int(numbered["last"]) + 1) if numbered["last"] else None
     rate, epoch = parse_float(bar["rate"].replace(b"?", b"")), row or _LABEL_EPOCH.search(label)
     per_second = match[0].endswith(b"/s")
+    if rate and per_second and rate >= _NO_STEPS and not label and point.loss is None:
+        return None
     return changed(
         point,
         step=step if point.step is None else point.step,

@@ -23,7 +23,7 @@ _NO_MORE = rb"(?![\w.%-]{1,2}\w)" + REST_OF_LINE
 _ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))?"
 GENERAL = "_loss"  # suffix of the names of generic forms, used in a block only if no other form matches there
 # One detector for them all: "step" and "loss" on one line would keep an automaton busy on every line that has a step.
-_LOSS_LINE = r"""[Ll]oss(?:\x1b\[[0-9;]{0,8}m)?(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|, overall: | train: [-0-9n]|_-?[0-9]+\.[0-9]|_nan)|; xent: [-0-9n]"""
+_LOSS_LINE = r"""[Ll]oss(?:\x1b\[[0-9;]{0,8}m)?(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}(?:\x1b\[[0-9;]{0,8}m)?[-0-9iInN]|/total|, overall: | train: [-0-9n]|_-?[0-9]+\.[0-9]|_nan)|; xent: [-0-9n]"""
 
 
 def counter_form(word: str, *, capture: bytes = b"step") -> ProgressFormat:
@@ -103,9 +103,7 @@ def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:
 
 def fraction_form(head: bytes) -> ProgressFormat:
     """Make the form of a line with a step such as `12/300` before the loss; the head is the word for the loss."""
-    tail = (
-        rb"(?:\x1b\[[\d;]{0,8}m)?['\"]?(?:[ \t]{0,3}[:=][ \t]{0,3}[-0-9nNiI]|[ \t]{1,3}-?(?:\d{1,12}\.\d|nan\b|inf\b))"
-    )
+    tail = rb"(?:\x1b\[[\d;]{0,8}m)?['\"]?(?:[ \t]{0,3}[:=][ \t]{0,3}(?:\x1b\[[\d;]{0,8}m)?[-0-9nNiI]|[ \t]{1,3}-?(?:\d{1,12}\.\d|nan\b|inf\b))"
     return make_format(f"fraction{GENERAL}", _LOSS_LINE, head, tail, _read_fraction)
 
 

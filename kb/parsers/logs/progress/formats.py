@@ -107,10 +107,17 @@ FORMATS: tuple[ProgressFormat, ...] = (
         read_engine,
     ),
     make_format(
+        "dit",
+        r"\(step=[0-9]+\) Train Loss",
+        b"(step=",
+        rb"(?P<step>\d{1,12})\) Train Loss" + REST_OF_LINE,
+        make_reader("dit", whole=False),
+    ),
+    make_format(
         "basicsr",
-        r"iter: *[0-9,]+, lr:\(",
+        r"iter: *[0-9,]+, lr:\(?[0-9]",
         b"iter:",
-        rb" {0,12}(?P<step>\d{1,3}(?:,\d{3}){0,4}), lr:\((?P<value>" + NUMBER + rb")" + REST_OF_LINE,
+        rb" {0,12}(?P<step>\d{1,3}(?:,\d{3}){0,4}), lr:\(?(?P<value>" + NUMBER + rb")" + REST_OF_LINE,
         read_grouped,
     ),
     make_format(

@@ -411,6 +411,18 @@ LINES = [
         {"step": 496400, "epoch": 283.0, "learning_rate": 1.676e-07, "format": "basicsr"},
     ),
     (
+        b"25-01-26 19:51:18.779 : <epoch:  3, iter:   4,800, lr:2.000e-04> G_loss: 4.400e-03",
+        {"step": 4800, "epoch": 3.0, "learning_rate": 2e-4, "format": "basicsr"},
+    ),
+    (
+        b"[\x1b[34m2025-10-25 21:55:40\x1b[0m] (step=0000051) Train Loss mse: 0.0139, Train Loss ce: 0.0539, Train Steps/Sec: 0.03, ",
+        {"step": 51, "format": "dit"},
+    ),
+    (
+        b"INFO     it \x1b[1;36m105\x1b[0m of \x1b[1;36m4000\x1b[0m  \x1b[33mloss\x1b[0m=\x1b[1;36m0\x1b[0m\x1b[1;36m.0024\x1b[0m",
+        {"step": 105, "total": 4000, "loss": 0.0024, "format": "fraction_loss"},
+    ),
+    (
         b"Test:  [ 5/98]  eta: 0:00:12  loss: 0.5000 (0.60)",
         {"step": 5, "total": 98, "loss": 0.5, "validation": True, "format": "test_brackets"},
     ),
