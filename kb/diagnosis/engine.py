@@ -261,8 +261,9 @@ def _ended_in(done: Progress, diagnoses: Sequence[Diagnosis], state: Phase) -> P
     best = diagnoses[0] if diagnoses else None
     if best is None or state != "failed" or best.role != "root_cause":
         return done
-    known = best.stage not in UNINFORMATIVE_STAGES if best.iteration is None else best.stage is not None
-    if not known or best.iteration not in (None, done.last_iteration):
+    if best.iteration != done.last_iteration and (best.iteration is not None or best.stage in UNINFORMATIVE_STAGES):
+        return done  # its place is not that of the last step, or not known
+    if best.stage is None:
         return done
     return replace(done, stage=best.stage)
 

@@ -40,6 +40,8 @@ def counter_form(word: str, *, capture: bytes = b"step") -> ProgressFormat:
         + head
         + rb")(?<!max_"
         + head
+        + rb")(?<!this_"
+        + head
         + rb")"
     )
     # not the function's name and line of loguru (`loop:step:462 - step 5090 …`)

@@ -812,3 +812,9 @@ def test_a_match_never_crosses_a_line(form: Any) -> None:
         block = line + b"\nsecond line, step: 3 loss: 4\n"
         ends = [match.end() for match in form.find.finditer(block) if match.start() < len(line)]
         assert all(end <= len(line) for end in ends)
+
+
+def test_what_one_step_read_is_no_step() -> None:
+    """A count of tokens in this step stands behind the word, too."""
+    found = read_line(b"{'train_loss': 1.218, 'epoch': 0.99, 'tokens_this_step': 24175, 'train_speed(s/it)': '86.18'}")
+    assert found is None or found.step is None
