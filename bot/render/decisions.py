@@ -128,7 +128,7 @@ def _restart(decision: Decision, excluded: str) -> str:
     if decision.advice in _RESTARTS:
         return f"{without}{',' if checkpoint else ''}{checkpoint}"
     if decision.advice == "none":
-        return f"{'; leave out ' if excluded else ''}{excluded}{',' if checkpoint else ''}{checkpoint}"
+        return f"{'; leave out ' if excluded else ''}{excluded}{'; to go on, resume' if checkpoint else ''}{checkpoint}"
     if checkpoint:
         return f", then resume{checkpoint}{without}"
     return f", then requeue{without}" if without else _FIRST if decision.advice == "fix_first" else ""

@@ -178,6 +178,7 @@ def test_many_branches_are_cut():
             "Don't requeue yet. Wait for the external problem to clear. Owner: storage.",
         ),
         (Decision("none"), "No restart needed."),
+        (Decision("none", from_checkpoint=50), "No restart needed; to go on, resume from checkpoint 50."),
         (Decision("none", steps_lost=6, gpu_hours_lost=0.01), "No restart needed. Lost: 6 steps (a few GPU-minutes)."),
         (Decision("requeue_without", (Exclusion("a", "job", ""), Exclusion("b", "job", ""))), "Requeue without a, b."),
         (Decision("requeue_without"), "Find the faulty node, then requeue without it."),
