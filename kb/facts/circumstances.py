@@ -29,10 +29,13 @@ _SEVERAL_NODES = lazy_compile(
 )
 _ONE_NODE = lazy_compile(r"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines|min_nodes)[\"']?[ ,:=]{1,3}1\b")
 _DEVICES = {  # the first of those that are shown counts
-    "tpu": r"XLA:TPU|\blibtpu\b|\bTPU[ _]?v\d|/dev/accel\d|\bmegascale\b",
-    "npu": r"\btorch_npu\b|\bnpu:\d|\bNPU devices?\b|\bHCCL\b|\bAscend\b|\bCANN\b|\bMindSpore\b|modelarts",
+    # not the line in which JAX says on other devices that it found no libtpu
+    "tpu": r"XLA:TPU|\blibtpu[ _-](?:version|init|nightly|multi|is)|\bLIBTPU_INIT|/libtpu/|\bTpuDevice\(|\bTPU[ _]?v\d|/dev/accel\d|\bmegascale\b"
+    r"|\bTPU (?:backend|initialization|is already|platform)|Error: Unable to initialize backend 'tpu'",
+    "npu": r"\btorch_npu\b|\bnpu:\d|\bNPU devices?\b|\bHCCL\b|\bAscend\b|\bCANN\b|\bdcmi (?:module|model)|\bMindSpore\b|modelarts",
+    "neuron": r"\bNRT[:_]|\bNEURON_[A-Z]|\b(?:torch_)?neuronx?[-_](?:cc|rt|ls|monitor|top|distributed)\b|\bNeuron(?:Cores?| [Rr]untime| [Dd]evices?)\b",
     "gaudi": r"\bhpu:\d|\bhabana|\bHCL\b|\bGaudi",
-    "amd": r"\bHIP error|\bhip(?::\d|Error\w)|\bROCm\b|\brocm\d|\bRCCL\b|\bamdgpu\b|\bMI[23]\d\dX?\b",
+    "amd": r"\bHIP error|\bhip(?::\d|Error\w)|\bROCm\b|\bROCk module|/dev/kfd|\bhsa_init|\brocm\d|\bRCCL\b|\bamdgpu\b|\bMI[23]\d\dX?\b",
     "xpu": r"\bxpu:\d|\bXPU devices?\b|\boneCCL\b|\bUR_RESULT_|\bZE_RESULT_|\bLevel[ -]Zero\b",
     "apple": r"\(mps\), used: True|\bmps:0\b|\bMPS backend\b|device(?:_type)?[=: '\"]{1,3}mps\b",
     "nvidia": r"\bNCCL (?:INFO|WARN|version)\b|ProcessGroupNCCL|\bWorkNCCL\(|\bcuda:\d|\bCUDA (?:error|out of memory|[Vv]ersion)"

@@ -13,7 +13,7 @@ from kb.model import Phase, Stage
 OF_RUN: Mapping[str, tuple[str, ...]] = {
     "processes": ("one", "several"),
     "nodes": ("one", "several"),
-    "device": ("nvidia", "amd", "npu", "tpu", "gaudi", "xpu", "apple", "cpu"),
+    "device": ("nvidia", "amd", "npu", "tpu", "neuron", "gaudi", "xpu", "apple", "cpu"),
     "precision": ("fp16",),
     "scheduler": ("slurm", "kubernetes"),
     "language": ("python", "native"),

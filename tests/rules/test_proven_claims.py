@@ -377,3 +377,40 @@ def test_a_step_names_the_suspect_that_the_answer_has(engine: Matcher) -> None:
     assert "Read the log of rank 2" in first.remediation[0].text
     alone = diagnosed(engine, rank_0=line.format(0)).diagnoses[0]
     assert "Find the rank" in alone.remediation[0].text
+
+
+NO_GPU = (
+    "{}Traceback (most recent call last):\n"
+    '  File "/srv/fit/run.py", line 12, in main\n    step = jax.jit(loss)\n'
+    "RuntimeError: Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices.\n"
+)
+
+
+def test_that_jax_found_no_tpu_makes_no_run_one_of_tpus(engine: Matcher) -> None:
+    """JAX tries all its backends, and says of each that it is not there."""
+    tried = (
+        "INFO:jax._src.xla_bridge:Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so: libtpu.so:"
+        " cannot open shared object file: No such file or directory\n"
+    )
+    (first,) = diagnosed(engine, train=NO_GPU.format(tried)).diagnoses
+    assert "nvidia-smi" in str([step.command for step in first.remediation])
+
+
+def test_the_tool_of_the_device_lists_it(engine: Matcher) -> None:
+    """On nodes of another vendor, there is no nvidia-smi."""
+    text = "torch 2.6.0, ROCm 6.2\nTraceback (most recent call last):\nRuntimeError: No HIP GPUs are available\n"
+    steps = diagnosed(engine, train=text).diagnoses[0].remediation
+    commands = str([step.command for step in steps])
+    assert "rocm-smi" in commands
+    assert "nvidia" not in commands
+
+
+def test_a_process_that_reports_a_barrier_of_a_save_is_no_suspect(engine: Matcher) -> None:
+    """It waited there; those that did not come are not named."""
+    line = (
+        "E0301 05:30:12.402527 4411 async_checkpointer.py:180] [process=0] Failed to run background save operation:"
+        " DEADLINE_EXCEEDED: Barrier timed out. Id: write_metadata_after_commits/7000.items::2::7.\n"
+    )
+    first = diagnosed(engine, rank_0=line).diagnoses[0]
+    assert first.fault == "checkpoint_save"
+    assert not first.suspects

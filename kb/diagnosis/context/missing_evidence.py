@@ -56,6 +56,7 @@ _DRIVERS: Mapping[str, str] = {
     "nvidia": "Xid errors",
     "amd": "errors of the GPU driver",
     "npu": "errors of the NPU driver",
+    "neuron": "errors of the accelerator's driver",
     "gaudi": "errors of the accelerator's driver",
     "xpu": "errors of the GPU driver",
 }

@@ -25,6 +25,10 @@ _WAITS = lazy_compile(
     r"(?i)timed? ?-?out|waiting for|clients joined|store_based_barrier|still waiting|connection (?:was )?(?:closed|reset|refused|aborted)"
     r"|closed by (?:remote )?peer|reset by peer|remote process exited|broken pipe|deadline[ _]exceeded"
 )
+# of a timeout of any fault: that of a barrier, or of a wait for others
+_FOR_OTHERS = lazy_compile(
+    r"(?i)\bbarrier\b.{0,40}tim(?:ed|e) ?out|timed out.{0,60}(?:\bbarrier\b|waiting for (?:all|other|the other|its peers|ranks|workers|tasks|processes))"
+)
 _RECEIVED = lazy_compile(r"op\.preamble\.length <= op\.nbytes")  # Gloo: another rank sent more than this one expects
 _OF_PEER = lazy_compile(r"Got completion|retry counter exceeded|RETRY_EXC_ERR")
 _LOCAL_STATUS = frozenset({"1", "2", "4", "5", "6", "8"})  # of a work completion: the fault is on this side
@@ -136,6 +140,7 @@ def _weight_of(finding: Finding, signal: Signal, facts: Facts) -> EvidenceWeight
         or signal.kind == "watchdog"
         or (finding.fault.id in WAITING_FAULTS and _WAITS.search(line))
         or _RECEIVED.search(line)
+        or _FOR_OTHERS.search(line)
     ):
         return EvidenceWeight.WAITS
     if _OF_PEER.search(line) or of_launcher(signal):
