@@ -414,3 +414,26 @@ def test_a_process_that_reports_a_barrier_of_a_save_is_no_suspect(engine: Matche
     first = diagnosed(engine, rank_0=line).diagnoses[0]
     assert first.fault == "checkpoint_save"
     assert not first.suspects
+
+
+BLOCKS = (
+    "ValueError: FSDP2 with SHARDED_STATE_DICT is not compatible with save_only_model=True. Either set save_only_model=False, or"
+    " change state_dict_type to FULL_STATE_DICT in fsdp_config.\n"
+    "============================================================\ntrain.py FAILED\n"
+    "------------------------------------------------------------\nFailures:\n[1]:\n  time      : 2025-04-25_20:11:03\n"
+    "  host      : gn7\n  rank      : 0 (local_rank: 0)\n  exitcode  : -15 (pid: 41)\n  error_file: <N/A>\n"
+    "  traceback : Signal 15 (SIGTERM) received by PID 41\n"
+    "------------------------------------------------------------\nRoot Cause (first observed failure):\n[0]:\n"
+    "  time      : 2025-04-25_20:11:02\n  host      : gn7\n  rank      : 3 (local_rank: 3)\n  exitcode  : 1 (pid: 44)\n"
+    "  error_file: <N/A>\n  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html\n"
+    "============================================================\n"
+)
+
+
+def test_who_runs_into_a_setting_first_is_not_to_blame_for_it(engine: Matcher) -> None:
+    """All ranks got the same setting; the launcher only says which of them it stopped first."""
+    text = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n    check(args)\n' + BLOCKS
+    report = diagnosed(engine, train=text)
+    assert report.diagnoses[0].fault == "config_error"
+    assert "rank 3" not in headline(report).partition("(")[0]
+    assert not suspects_label(report.diagnoses[0].suspects).startswith("Suspect")

@@ -67,7 +67,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         claims = recent_claims(
             [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best
         )
-        ended = first_ended(best, layout)
+        ended = _as_reporters(first_ended(best, layout), best)
         found = _by_evidence(claims, ranked, layout, quoted) or ended
         if ended and [(item.kind, item.node) for item in found] == [("node", ended[0].node)]:
             found = ended  # the one process of that node that ended by itself
@@ -160,9 +160,14 @@ def _by_own_lines(
     if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
         return first
     found = shared_by_job(own, ranked.best.ranks, layout.places, quoted)
-    if found or ranked.best.fault.id not in _ELSEWHERE:
-        return found or first_in_time(own)
-    return tuple(replace(suspect, why=REPORTED) for suspect in first_in_time(own))
+    return found or _as_reporters(first_in_time(own), ranked.best)
+
+
+def _as_reporters(found: tuple[Suspect, ...], best: Finding) -> tuple[Suspect, ...]:
+    """Return suspects of what ranks share as those that only ran into it, also where they did so first."""
+    if best.fault.id not in _ELSEWHERE:
+        return found
+    return tuple(item if item.kind == "job" else replace(item, why=REPORTED) for item in found)
 
 
 def _of_the_whole_run(own: Sequence[SuspectClaim], best: Finding, layout: JobLayout) -> bool:
@@ -220,9 +225,7 @@ def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[Evidence
         return missing_among_waiting((), ranked, layout, {})
     if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from
         return whole_job(quoted, "the scheduler ended the whole job")
-    told = from_launcher(ranked.best, layout, quoted)
-    if ranked.best.fault.id in _ELSEWHERE:  # what the ranks share: who ended first has only run into it first
-        told = tuple(item if item.kind == "job" else replace(item, why=REPORTED) for item in told)
+    told = _as_reporters(from_launcher(ranked.best, layout, quoted), ranked.best)
     return told or only_silent_rank(ranked, layout) or _by_group_number(ranked.best, places)
 
 
