@@ -30,6 +30,8 @@ class GpuRef:
 
 BLOCKER_UNKNOWN = "blocker unknown"
 WAITING = f"waiting; {BLOCKER_UNKNOWN}"  # the reason for those that wait, where nothing shows for whom: not at fault
+ONE_END = "one end of the failed connection; the logs don't show which end is at fault"
+ONE_SIDE = "one of those that differ; the logs don't show which of them is wrong"
 REPORTED = "reported it"  # the reason for those that only ran into a fault that lies elsewhere: not at fault
 
 
@@ -94,7 +96,8 @@ class Diagnosis:
     """A fault and its explanation. `rank` is its place in the list, from 1.
 
     `rule` is empty for an unknown failure, which no rule explains. `first_seen_own`: whether `first_seen` is the time of
-    its own lines; else, it is that of a line before them, and the fault was seen no earlier.
+    its own lines; else, it is that of a line before them, and the fault was seen no earlier. `lies_in`: what is at fault
+    where that is no rank, node or GPU, such as the settings of the job; empty if a suspect is accused, or if it is unknown.
     """
 
     rank: int
@@ -119,6 +122,7 @@ class Diagnosis:
     impact: str = ""
     owner: str = "none"
     traits: tuple[str, ...] = ()
+    lies_in: str = ""
 
     @property
     def known(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kb.regex.lazy import lazy_compile
+from kb.report import ONE_END
 
 if TYPE_CHECKING:
     from kb.report import Diagnosis, RemedyStep
@@ -53,7 +54,7 @@ _LOCAL = frozenset(
 def host_of(step: RemedyStep, diagnosis: Diagnosis) -> str:
     """Return the host to run a step's command on: the only suspect node, if the command shows the state of its host."""
     words = (step.command or "").split(maxsplit=1)
-    nodes = diagnosis.nodes
+    nodes = () if any(suspect.why == ONE_END for suspect in diagnosis.suspects) else diagnosis.nodes
     return nodes[0] if words and words[0] in _LOCAL and len(nodes) == 1 else ""
 
 

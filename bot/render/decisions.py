@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.render.text_format import few, tail
 from kb.model import NOT_FAILED
+from kb.report import ONE_END
 
 if TYPE_CHECKING:
     from kb.report import Decision, Report
@@ -89,6 +90,8 @@ def _head(report: Report) -> str:
     decision = report.decision
     if decision.find_cause:
         return "Find the cause before you restart"
+    if decision.advice == "requeue_without" and not decision.exclude and _of_connection(report):
+        return "Check both ends of the connection, then requeue without the faulty one"
     if decision.advice == "requeue_without" and not decision.exclude:
         return "Find the faulty node, then requeue without it"
     if decision.advice == "resubmit" and report.diagnoses and (steps := report.diagnoses[0].remediation):
@@ -97,6 +100,12 @@ def _head(report: Report) -> str:
         if steps[0].grade == "look":
             return "Check first, then resubmit with a change"
     return _ADVICE.get(decision.advice, "")
+
+
+def _of_connection(report: Report) -> bool:
+    """Whether the suspects are the ends of one connection."""
+    suspects = report.diagnoses[0].suspects if report.diagnoses else ()
+    return any(suspect.why == ONE_END for suspect in suspects)
 
 
 def _unfailed_advice(report: Report) -> str:

@@ -8,7 +8,7 @@ from bot.render.decisions import unfailed
 from bot.render.excerpt import excerpt
 from bot.render.phrases import group_text, source
 from bot.render.text_format import few, shown
-from kb.report import REPORTED, WAITING
+from kb.report import ONE_END, REPORTED, WAITING
 
 if TYPE_CHECKING:
     from kb.report import Diagnosis, Report, Suspect
@@ -30,7 +30,7 @@ def headline(report: Report) -> str:
         return report.summary or f"{state[:1].upper()}{state[1:]}."
     who = culprit(first)
     if not who:
-        return f"{first.title}{_reporters(first)}"
+        return f"{first.title}{_elsewhere(first)}"
     for word in _RANKS:
         if who.startswith(word) and first.title.startswith(word):
             return f"{who} {first.title.removeprefix(word)}"
@@ -71,6 +71,8 @@ def culprit(diagnosis: Diagnosis) -> str:
     group = [suspect for suspect in suspects if suspect.kind == suspects[0].kind and _is_accused(suspect)]
     if not group or group[0].kind == "job":
         return ""
+    if all(suspect.why == ONE_END for suspect in group):
+        return _connection([suspect.node or f"rank {suspect.rank}" for suspect in group])
     if group[0].kind == "node":
         return few(list(dict.fromkeys(suspect.node for suspect in group if suspect.node)), limit=_NODES)
     if group[0].kind == "gpu":
@@ -81,14 +83,22 @@ def culprit(diagnosis: Diagnosis) -> str:
     return f"{who[:1].upper()}{who[1:]}"
 
 
-def _reporters(diagnosis: Diagnosis) -> str:
-    """Return who ran into a fault that lies elsewhere: ` (reported by rank 3 on node-b)`; empty if somebody is accused."""
+def _elsewhere(diagnosis: Diagnosis) -> str:
+    """Return what is at fault and who ran into it: ` (at fault: launch settings; reported by rank 3 on node-b)`.
+
+    Empty if somebody is accused, or if nobody reports it.
+    """
     group = [suspect for suspect in diagnosis.suspects if suspect.kind == diagnosis.suspects[0].kind]
     if not group or any(suspect.why != REPORTED for suspect in diagnosis.suspects):
         return ""
-    return (
-        f" (reported by {group_text(group[:_NODES])}{f' and {more} more' if (more := len(group) - _NODES) > 0 else ''})"
-    )
+    more = f" and {len(group) - _NODES} more" if len(group) > _NODES else ""
+    fault = f"at fault: {diagnosis.lies_in}; " if diagnosis.lies_in else ""
+    return f" ({fault}reported by {group_text(group[:_NODES])}{more})"
+
+
+def _connection(ends: list[str]) -> str:
+    """Return both ends of a connection; the one that is unknown is the process that reports the other."""
+    return f"Between {ends[0]} and {ends[1] if len(ends) > 1 else 'the peer that reports it'}"
 
 
 def _gpu(suspect: Suspect) -> str:

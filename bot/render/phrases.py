@@ -196,6 +196,12 @@ def suspected(suspects: Sequence[Suspect]) -> str:
     return few([f"{group_text(group)}{_reason(group)}" for group in groups], "; ")
 
 
+def lies_in(diagnosis: Diagnosis) -> str:
+    """Return what is at fault; empty if somebody is accused, or if the headline has it beside those that report it."""
+    told = diagnosis.rank == 1 and diagnosis.suspects and diagnosis.suspects[0].why == REPORTED
+    return "" if told else diagnosis.lies_in
+
+
 def suspects_label(suspects: Sequence[Suspect]) -> str:
     """Return the label of the suspects. Those that only wait, or only ran into the fault, are not called suspects."""
     reasons = {suspect.why for suspect in suspects}
@@ -240,7 +246,7 @@ def _reason(group: Sequence[Suspect]) -> str:
     if why == WAITING:  # the label says that they wait
         why = BLOCKER_UNKNOWN
     elif why == REPORTED:
-        why = ""
+        why = "" if group[0].kind == "node" else "not shown to be at fault"
     return f" ({why})" if why else ""
 
 

@@ -316,6 +316,7 @@ MEANING: Mapping[str, str] = {
     "Diagnosis.cause": "What causes such a fault.",
     "Diagnosis.impact": "How such a fault affects a run.",
     "Diagnosis.owner": "Who should act on it.",
+    "Diagnosis.lies_in": "What is at fault where that is no rank, node or GPU, such as job settings; empty if a suspect is accused.",
     "Suspect.kind": "What is suspected.",
     "Suspect.node": "Its node.",
     "Suspect.rank": "Its global rank.",

@@ -224,6 +224,7 @@ def _diagnoses(page: TextPage, report: Report, shown_already: int) -> None:
 def _grounds(page: TextPage, diagnosis: Diagnosis, quotes: int, zone: TimeZone) -> None:
     """Add what the diagnosis rests on: suspects, confidence, lines, and the symptoms that it explains."""
     with page.weighing(Weight.SUSPECTS):
+        page.field("At fault", phrases.lies_in(diagnosis))
         page.field(phrases.suspects_label(diagnosis.suspects), phrases.suspected(diagnosis.suspects))
     with page.weighing(Weight.CONFIDENCE):
         page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))

@@ -51,6 +51,7 @@ from kb.facts.topology import Places
 from kb.model import Attempt, Phase, Stage, Structure, Verdict
 from kb.parsers.logs.error_lines import message_of
 from kb.report import (
+    REPORTED,
     WAITING,
     Diagnosis,
     EvidenceItem,
@@ -253,7 +254,15 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         cause=best.cause,
         impact=best.impact,
         owner=owner(best, rulebook),
+        lies_in=_lies_in(best, told.suspects),
     )
+
+
+def _lies_in(best: Finding, suspects: Sequence[Suspect]) -> str:
+    """Return what is at fault, as its rule or its class says; empty if somebody is accused."""
+    accused = any(suspect.kind != "job" and suspect.why not in (REPORTED, WAITING) for suspect in suspects)
+    own = (best.row.lies_in if best.row is not None else "") or best.rule.lies_in
+    return "" if accused else own or best.fault.lies_in
 
 
 def _ended_in(done: Progress, diagnoses: Sequence[Diagnosis], state: Phase) -> Progress:
@@ -347,6 +356,8 @@ def headline_place(best: Diagnosis) -> str:
     others = bool(ranks) and bool(reporters) and {s.rank for s in best.suspects}.isdisjoint(reporters)
     if ranks and all(s.why == WAITING for s in best.suspects):
         parts[0] = f"waiting: {parts[0]}"
+    elif ranks and all(s.why == REPORTED for s in best.suspects):
+        parts[0] = f"reported by {parts[0]}"
     elif others:  # the lines are those of its victims
         parts[0] = f"suspect{'' if ranks.isdigit() else 's'}: {parts[0]}"
     return f" ({', '.join(parts)})" if parts else ""

@@ -24,7 +24,7 @@ from kb.facts.gpus import gpu_count
 from kb.facts.history import EarlierAttempt, History, nodes_digest
 from kb.facts.job_facts import Facts
 from kb.model import ProgressPoint
-from kb.report import Advice, Decision, Exclusion, Option, Progress, Suspect
+from kb.report import ONE_END, Advice, Decision, Exclusion, Option, Progress, Suspect
 from kb.rulebase.rule import Rulebook
 from kb.values import dataclass
 
@@ -124,6 +124,8 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
     already = _already(named, run)
     barred = (*named, *already)
     advice, why = _graded(ranked[0], named, run)
+    if wanted == "requeue_without" and not named and any(suspect.why == ONE_END for suspect in suspects):
+        advice, why = "requeue_without", f"{listed(best)[1]}; the logs don't show which end is at fault"
     if best.fault.id not in STOPS:
         advice, why = _raised(advice, why, named, alike, run)
     if advice == "restart_in_place" and barred:
@@ -198,7 +200,7 @@ def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...
     named = {
         suspect.node: suspect
         for suspect in suspects
-        if suspect.node and suspect.kind in ("rank", "node", "gpu", "port")
+        if suspect.node and suspect.kind in ("rank", "node", "gpu", "port") and suspect.why != ONE_END
     }
     return tuple(Exclusion(node, scope, title) for node in named)  # type: ignore[arg-type]
 

@@ -75,6 +75,7 @@ def build(
         family=family,
         advice=model.advice,
         because=model.because,
+        lies_in=model.lies_in or "",
     )
 
 
@@ -162,4 +163,5 @@ def _row(key: str, row: RowFile, base: Rulebook) -> TableRow:
         row.because,
         row.owner,
         row.reference,
+        row.lies_in or "",
     )

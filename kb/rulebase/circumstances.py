@@ -44,6 +44,8 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "sender_uid": (),  # of the process that sent a signal
     "worker_ip": (),  # of a worker process that the line names
     "worker_pid": (),
+    "missing": (),
+    "free": (),
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
     "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows
     "unused": (),

@@ -14,6 +14,7 @@ Status = Literal["draft", "shadow", "experimental", "stable", "deprecated"]
 Severity = Literal["critical", "high", "medium", "low", "info"]
 Join = Literal["node", "rank", "gpu", "communicator", "stream"]
 LiveAction = Literal["notify", "propose_pause"]
+Shared = Literal["usually", "always"]  # whether ranks share what is at fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,7 @@ class TableRow:
     because: str | None = None
     owner: str | None = None
     reference: str | None = None
+    lies_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +347,8 @@ class Learned:
 class Rule:
     """A rule: which signals indicate which fault, why, and what to do about it.
 
-    `advice` and its reason `because` override the fault class's; otherwise both are None.
+    `advice` and its reason `because` override the fault class's; otherwise both are None. `lies_in`: what is at fault where
+    that is shared by all ranks, and not what the class says; empty otherwise.
     """
 
     id: str
@@ -379,6 +382,7 @@ class Rule:
     family: str = ""
     advice: Advice | None = None
     because: str | None = None
+    lies_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +390,9 @@ class FaultClass:
     """A fault class of faults.yaml. `outlives`: a run can survive the fault, so later progress does not rule it out.
 
     `explains`: classes that it can cause (the loader adds the indirect ones). `because`: the reason for the
-    advice, in a sentence. `owner`: who acts, if not the domain's owner; see kb.diagnosis.owner.
+    advice, in a sentence. `owner`: who acts, if not the domain's owner; see kb.diagnosis.owner. `lies_in`: what is at
+    fault if no rank or node is; `shared`: ranks have it in common, so that a rank which
+    shows it only reports it; `usually`: unless other ranks are seen to have lost that rank.
     """
 
     id: str
@@ -398,6 +404,8 @@ class FaultClass:
     advice: Advice = "fix_first"
     because: str = ""
     owner: str = ""
+    lies_in: str = ""
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,8 @@ def _vocabularies(files: Mapping[str, str]) -> Rulebook:
             row.advice,
             row.because or "",
             row.owner or "",
+            row.lies_in or "",
+            row.shared,
         )
         for row in fault_file.faults
     }

@@ -72,6 +72,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> 
         paragraph(
             title,
             sure,
+            _labelled("At fault", phrases.lies_in(diagnosis) if place else ""),
             _labelled(phrases.suspects_label(diagnosis.suspects), suspects),
             _labelled("Where", where),
         ),

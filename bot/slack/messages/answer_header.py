@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.render import decisions, phrases, text_format
-from bot.render.headline import explanation
+from bot.render.headline import explanation, key_line
 from bot.render.headline import headline as cause_and_culprit
 from bot.render.text_format import few, joined, many
-from bot.slack.blocks.builders import clocked, mention, moment, note, paragraph, rich, words
+from bot.slack.blocks.builders import clocked, mention, moment, note, paragraph, preformatted, rich, words
 from bot.slack.blocks.limits import Json
 from bot.slack.blocks.mrkdwn import escaped, listed
 from bot.slack.messages.card import Card, Chain, IncidentStatus
-from bot.slack.messages.text_limits import FALLBACK, NAME, SENTENCE
+from bot.slack.messages.text_limits import FALLBACK, NAME, QUOTED_LINE, SENTENCE
 from kb.model import NOT_FAILED
 from kb.report import Report
 
@@ -79,8 +79,25 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
         owner = [*(owner or words(" Owner:")), *words(" "), *mention(card.owner)]
     return rich(
         paragraph(cause, [*told, *owner], words(decisions.reason(decision), SENTENCE)),
-        paragraph(words(explanation(report) if failed else report.summary, SENTENCE)),
+        paragraph(
+            words(explanation(report) if failed else report.summary, SENTENCE),
+            _place_of_fault(report),
+        ),
+        *_key_line(report),
     )
+
+
+def _place_of_fault(report: Report) -> list[Json]:
+    """Return what is at fault, if the headline names neither it nor a culprit."""
+    first = report.diagnoses[0] if report.verdict == "fault" and report.diagnoses else None
+    told = phrases.lies_in(first) if first is not None else ""
+    return [*words("At fault", bold=True), *words(f" {told}", NAME)] if told else []
+
+
+def _key_line(report: Report) -> list[list[Json]]:
+    """Return the line that shows the cause best and where it is: it has the figures, which no sentence repeats."""
+    where, line = key_line(report)
+    return [paragraph(words(where, NAME * 2, italic=True)), preformatted(line, 1, QUOTED_LINE)] if line else []
 
 
 def excluded_nodes(report: Report) -> list[Json]:

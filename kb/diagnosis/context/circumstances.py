@@ -26,6 +26,8 @@ OF_LINE = frozenset(
         "unused",
         "foreign",
         "cap",
+        "missing",
+        "free",
     }
 )  # of what the decisive line states (kb.diagnosis.context.line_words)
 

@@ -20,6 +20,11 @@ _ANY_HOST = frozenset({"::", "0.0.0.0", "*"})  # noqa: S104 - compared, not boun
 _WORKER_IP = lazy_compile(r"\b(?:Worker IP address|ip)[:=] ?((?:\d{1,3}\.){3}\d{1,3})")
 _WORKER_PID = lazy_compile(r"\b(?:Worker PID|pid)[:=] ?(\d{1,9})\b")
 _PATH = lazy_compile(r"[\"'](/[^\"'\n]{1,300})[\"']")
+_MISSING = lazy_compile(
+    r"(?:No such file or directory|Is a directory|[Nn]ot found|do(?:es)? not exist|doesn't exist)(?: at)?[:( ]{1,3}b?(?:[\"']([^\"'\n]{1,200})[\"']|([./~][\w./~@%+=-]{1,200}))"
+    r"|[\"']([^\"'\n]{1,200})[\"'] (?:is |was )?(?:not found|does not exist|doesn't exist)"
+    r"|(?<![\w\"'])([.~]?/[\w./~@%+=-]{1,200}) (?:is |was )?(?:not found|does not exist|doesn't exist|: No such file)"
+)
 _WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
 _CONNECTION = lazy_compile(
     r"(?i)(?P<name>name resolution|name or service not known|getaddrinfo|nodename nor servname|could not translate host)"
@@ -54,6 +59,12 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
         found["connection"] = next((way for way in _WAYS if way in stated_ways), "")
     if asked & {"memory", "unused", "foreign", "cap"}:
         found |= _memory(text)
+    if "free" in asked:
+        found["free"] = next(
+            (free for match in _MEMORY.finditer(text) if (free := match["free"]) and _gib(free) is not None), ""
+        )
+    if "missing" in asked and (named := _MISSING.search(text)):
+        found["missing"] = next(part for part in named.groups() if part)
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, has_place
 from kb.diagnosis.suspects.ranking import first_in_time, to_suspect, whole_job, with_scores
 from kb.facts.topology import Place, Places
-from kb.report import EvidenceItem, Suspect
+from kb.report import ONE_END, EvidenceItem, Suspect
 
 ALL_ALIKE = 0.8  # share of ranks (nodes) that show it, from which on it concerns the whole job
 MANY_NODES = 4  # nodes whose kernels report it, from which on it no longer concerns single nodes
@@ -126,8 +126,11 @@ def _failing_connections(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
         if ends[worst] < 2 and chosen:
             break
         claim = next(item for pair, item in edges.items() if worst in pair)
-        why = f"part of {ends[worst]} of the failed connections" if ends[worst] > 1 else "reported by its peer"
-        chosen.append(to_suspect(replace(claim, place=worst), why))
+        if ends[worst] > 1:
+            chosen.append(to_suspect(replace(claim, place=worst), f"part of {ends[worst]} of the failed connections"))
+        else:  # one connection accuses neither end
+            both = sorted(next(pair for pair in edges if worst in pair), key=lambda end: end != worst)
+            chosen += [to_suspect(replace(claim, place=end), ONE_END) for end in both if has_place(end)]
         edges = {pair: item for pair, item in edges.items() if worst not in pair}
     return with_scores(chosen)
 

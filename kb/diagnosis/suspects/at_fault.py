@@ -23,28 +23,13 @@ from kb.diagnosis.suspects.ended import first_ended
 from kb.diagnosis.suspects.late import came_too_late
 from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
-from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only_silent_rank
+from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only_silent_rank, waiting_ranks
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
 from kb.facts.topology import Place, Places, names_a_node
 from kb.regex.lazy import lazy_compile
 from kb.report import REPORTED, WAITING, EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
-# Faults of what ranks share, such as a file system, a setting or an environment: who reports one has only run into it.
-_ELSEWHERE = frozenset(
-    (
-        "disk_full",
-        "storage_io",
-        "nccl_bootstrap",
-        "external_network",
-        "network_congestion",
-        "fabric_fault",
-        "access_denied",
-        "config_error",
-        "dependency",
-        "rendezvous",
-    )
-)
 _RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale"})  # the same on all ranks
 _RUN_DETECTORS = frozenset({"loss_not_finite", "loss_spike", "lr_stuck", "lr_off_schedule", "loss_scale_minimum"})
 _IN_GROUP = lazy_compile(r"\[(?:PG (?:ID )?0 [^\]\n]{0,160})?Rank (\d{1,6})\] (?=.{0,60}(?:[Ww]atchdog|NCCL|thread))")
@@ -67,7 +52,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         claims = recent_claims(
             [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best
         )
-        ended = _as_reporters(first_ended(best, layout), best)
+        ended = _as_reporters(first_ended(best, layout), ranked, layout)
         found = _by_evidence(claims, ranked, layout, quoted) or ended
         if ended and [(item.kind, item.node) for item in found] == [("node", ended[0].node)]:
             found = ended  # the one process of that node that ended by itself
@@ -160,14 +145,23 @@ def _by_own_lines(
     if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
         return first
     found = shared_by_job(own, ranked.best.ranks, layout.places, quoted)
-    return found or _as_reporters(first_in_time(own), ranked.best)
+    return found or _as_reporters(first_in_time(own), ranked, layout)
 
 
-def _as_reporters(found: tuple[Suspect, ...], best: Finding) -> tuple[Suspect, ...]:
-    """Return suspects of what ranks share as those that only ran into it, also where they did so first."""
-    if best.fault.id not in _ELSEWHERE:
+def _as_reporters(found: tuple[Suspect, ...], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
+    """Return suspects as reporters if the fault lies in what ranks share; those that other ranks lost may be at fault after all."""
+    best = ranked.best
+    shared = "always" if best.rule.lies_in else best.fault.shared
+    if shared is None or (shared == "usually" and _stand_apart(found, layout)):
         return found
-    return tuple(item if item.kind == "job" else replace(item, why=REPORTED) for item in found)
+    return tuple(suspect if suspect.kind == "job" else replace(suspect, why=REPORTED) for suspect in found)
+
+
+def _stand_apart(found: Sequence[Suspect], layout: JobLayout) -> bool:
+    """Whether other ranks are seen not to share it: they lost these, or have logs of their own without it."""
+    ranks = {suspect.rank for suspect in found if suspect.rank is not None}
+    own = {stream.summary.ref.resource.rank for stream in layout.facts.of_kind("job")} - {None}
+    return bool(ranks) and bool((waiting_ranks(layout) | own) - ranks)
 
 
 def _of_the_whole_run(own: Sequence[SuspectClaim], best: Finding, layout: JobLayout) -> bool:
@@ -225,8 +219,11 @@ def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[Evidence
         return missing_among_waiting((), ranked, layout, {})
     if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from
         return whole_job(quoted, "the scheduler ended the whole job")
-    told = _as_reporters(from_launcher(ranked.best, layout, quoted), ranked.best)
-    return told or only_silent_rank(ranked, layout) or _by_group_number(ranked.best, places)
+    return (
+        _as_reporters(from_launcher(ranked.best, layout, quoted), ranked, layout)
+        or only_silent_rank(ranked, layout)
+        or _by_group_number(ranked.best, places)
+    )
 
 
 def _process_of_node(found: tuple[Suspect, ...], best: Finding) -> tuple[Suspect, ...]:

@@ -31,6 +31,7 @@ _FOR_OTHERS = lazy_compile(
 )
 _RECEIVED = lazy_compile(r"op\.preamble\.length <= op\.nbytes")  # Gloo: another rank sent more than this one expects
 _OF_PEER = lazy_compile(r"Got completion|retry counter exceeded|RETRY_EXC_ERR")
+_LOCAL_GID = lazy_compile(r"\blocalGid (?:::ffff:)?((?:\d{1,3}\.){3}\d{1,3})\b")
 _LOCAL_STATUS = frozenset({"1", "2", "4", "5", "6", "8"})  # of a work completion: the fault is on this side
 _LAUNCHER = lazy_compile(
     r"\*\*\* (?:JOB|STEP) |\b(?:srun|salloc|sbatch|slurmstepd|slurmctld|mpirun|mpiexec|pdsh@\S{1,64}): |\bORTE\b|\bPRTE\b|\(raylet\b"
@@ -109,11 +110,18 @@ def _claims_of_line(own: SuspectClaim, named: Sequence[Place]) -> Iterator[Suspe
     elif named:
         weight = EvidenceWeight.RUMOUR if own.weight is EvidenceWeight.WAITS else EvidenceWeight.TOLD
         peer = of_peer and own.weight is EvidenceWeight.TOLD
-        yield from (SuspectClaim(weight, place, own.signal, teller=own.place, peer=peer) for place in named)
+        teller = own.place if placed else _local_end(line)
+        yield from (SuspectClaim(weight, place, own.signal, teller=teller, peer=peer) for place in named)
         if own.weight is EvidenceWeight.WAITS:
             yield own
     elif placed and (own.weight is not EvidenceWeight.TOLD or of_peer or not _LAUNCHER.search(line)):
         yield replace(own, weight=EvidenceWeight.OWN) if own.weight is EvidenceWeight.TOLD else own
+
+
+def _local_end(line: str) -> Place:
+    """Return the end of a connection that prints a line, by the address that the line gives for it."""
+    found = _LOCAL_GID.search(line)
+    return Place(None, found[1]) if found else Place()
 
 
 def waits_for_others(signal: Signal) -> bool:

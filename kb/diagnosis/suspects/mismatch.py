@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import SUSPECTS
@@ -11,11 +12,12 @@ from kb.diagnosis.suspects.ranking import with_scores
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
 from kb.regex.lazy import lazy_compile
-from kb.report import Suspect
+from kb.report import ONE_SIDE, Suspect
 
 _RUNNING = lazy_compile(
     r"Rank (\d{1,7}) is running (?:\w{1,20} )?collective: CollectiveFingerPrint\((.{0,120}?)(?:, TensorDtypes|, TensorDeviceTypes|\)|$)"
 )
+_OPERATION = lazy_compile(r"(?:OpType=|TensorShape=)(\w{1,40}|\[[\d, ]{0,80}\])")
 _PARAMS = lazy_compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) params")
 
 
@@ -27,21 +29,35 @@ def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Sus
     if ranked.best.fault.id != "collective_desync":
         return ()
     prints: dict[int, str] = {}
-    named: Counter[int] = Counter()
+    named: dict[int, int] = {}  # by the rank that reports it
     for text in _texts(ranked, facts):
         told = [(int(rank), what) for rank, what in (*_RUNNING.findall(text), *_PARAMS.findall(text))]
         for rank, what in told:
             prints.setdefault(rank, what)
-        named.update(rank for rank, _ in told[1:2])
+        for (teller, _), (other, _) in pairwise(told[:2]):
+            named.setdefault(teller, other)
+    return with_scores(
+        Suspect("rank", places.node_of(rank), rank, why=why) for rank, why in list(_odd_ones(prints, named))[:SUSPECTS]
+    )
+
+
+def _odd_ones(prints: Mapping[int, str], named: Mapping[int, int]) -> Iterator[tuple[int, str]]:
+    """Yield the ranks that differ and why: from most others; by the others' reports; both sides of a single report."""
     ((usual, often),) = Counter(prints.values()).most_common(1) or (("", 0),)
-    odd = [rank for rank, what in prints.items() if what != usual]
+    odd = sorted(rank for rank, what in prints.items() if what != usual)
+    ((most, votes),) = Counter(named.values()).most_common(1) or ((0, 0),)
     if odd and often > len(prints) / 2:
-        why = f"differs from {often} other rank{'s' if often > 1 else ''}"
-    elif named and named.most_common(1)[0][1] > 1:
-        odd, why = [named.most_common(1)[0][0]], "named by most other ranks as the one that differs"
-    else:
-        return ()
-    return with_scores(Suspect("rank", places.node_of(rank), rank, why=why) for rank in sorted(odd)[:SUSPECTS])
+        yield from ((rank, f"differs from {often} other rank{'s' if often > 1 else ''}") for rank in odd)
+    elif votes > 1:
+        yield most, "named by most other ranks as the one that differs"
+    elif odd:
+        yield from ((rank, _runs(prints[rank])) for rank in dict.fromkeys((most, *prints)) if rank in prints)
+
+
+def _runs(what: str) -> str:
+    """Return what one of two sides runs, where nothing shows which of them is wrong: `runs ALLREDUCE [64]; …`."""
+    told = " ".join(_OPERATION.findall(what))
+    return f"runs {told}; the logs don't show which side is wrong" if told else ONE_SIDE
 
 
 def _texts(ranked: Ranked, facts: Facts) -> Iterator[str]:

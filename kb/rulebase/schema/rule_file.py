@@ -60,6 +60,7 @@ class RowFile(StrictModel):
     advice: Advice | None = Field(None, description="What to do with the job, where the row knows better.")
     because: Line | None = Field(None, description="Why this advice, in a sentence.")
     owner: Identifier | None = Field(None, description="Who acts, where the row knows better.")
+    lies_in: Line | None = Field(None, description="What is at fault, where the row knows better than the class.")
     reference: Identifier | None = Field(None, description="The `id` of the rule's reference that supports this row.")
 
     @model_validator(mode="after")
@@ -139,6 +140,9 @@ class RuleFile(StrictModel):
     because: Line | None = Field(None, description="Why this advice, in a sentence.")
     fallback: bool = Field(default=False, description="Use only for lines and exceptions that no other rule explains.")
     owner: Identifier | None = Field(None, description="Who acts. Default: by the fault's domain.")
+    lies_in: Line | None = Field(
+        None, description="What is at fault where ranks only report it, if not what the class says: launch settings."
+    )
     live: LiveAction = Field("notify", description="What to do when it appears in a running job.")
     not_when: list[NotWhenFile] = Field(default=[], description="The rule is silent where one of these holds.")
     table: TableFile | None = None

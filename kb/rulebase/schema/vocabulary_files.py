@@ -8,6 +8,7 @@ from pydantic import Field
 
 from kb.model import Grade, Scope
 from kb.report import Advice
+from kb.rulebase.rule import Shared
 from kb.rulebase.schema.fields import Domain, Identifier, Line, StrictModel
 
 
@@ -22,6 +23,10 @@ class FaultRow(StrictModel):
     explains: list[Identifier] = Field(default=[])
     advice: Advice = "fix_first"
     because: Line | None = Field(None, description="Why this advice, in a sentence.")
+    lies_in: Line | None = Field(
+        None, description="What is at fault if no rank or node is, in a few words: job settings, storage."
+    )
+    shared: Shared | None = Field(None, description="Ranks share what is at fault: who shows it only reports it.")
     owner: Identifier | None = Field(
         None, description="Who acts, if not the domain's owner, unless the fault's files are the platform's."
     )

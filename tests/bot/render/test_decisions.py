@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from bot.render.commands import host_of
 from bot.render.decisions import decided
 from bot.render.headline import headline
-from bot.render.phrases import suspects_label
-from kb.report import REPORTED, Decision, Exclusion, JobView, Progress, RemedyStep, Suspect
+from bot.render.phrases import lies_in, suspects_label
+from kb.report import ONE_END, REPORTED, Decision, Exclusion, JobView, Progress, RemedyStep, Suspect
 from tests.support.bot_samples import FALLEN_GPU
 
 ON_B = (Exclusion("node-b", "job", ""),)
@@ -61,3 +62,32 @@ def test_a_rank_that_only_ran_into_a_fault_is_no_culprit():
     )
     assert headline(replace(FALLEN_GPU, diagnoses=(first,))) == "No space left (reported by rank 23 on node-b)"
     assert suspects_label(first.suspects) == "Seen by"
+
+
+def test_what_is_at_fault_is_told_beside_who_reports_it():
+    """The rank that ran into a wrong setting stands behind the setting."""
+    first = replace(
+        FALLEN_GPU.diagnoses[0],
+        title="Invalid device ordinal",
+        suspects=(Suspect("rank", "node-b", 3, why=REPORTED),),
+        lies_in="launch settings",
+    )
+    told = "Invalid device ordinal (at fault: launch settings; reported by rank 3 on node-b)"
+    assert headline(replace(FALLEN_GPU, diagnoses=(first,))) == told
+    assert (lies_in(first), lies_in(replace(first, suspects=()))) == ("", "launch settings")
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (("node-a", "node-b"), "Between node-a and node-b: "),
+        (("node-a",), "Between node-a and the peer that reports it: "),
+    ],
+)
+def test_a_connection_has_two_ends(ends, expected):
+    """Neither end is called the culprit, and both are looked at before one is left out."""
+    first = replace(FALLEN_GPU.diagnoses[0], suspects=tuple(Suspect("node", node, why=ONE_END) for node in ends))
+    report = replace(FALLEN_GPU, phase="failed", decision=Decision("requeue_without"), diagnoses=(first,))
+    assert headline(report).startswith(expected)
+    assert decided(report) == "Check both ends of the connection, then requeue without the faulty one."
+    assert host_of(RemedyStep("check_link", "look", "Look.", command="ibstat"), first) == ""

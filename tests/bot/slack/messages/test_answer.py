@@ -29,6 +29,8 @@ FALLEN_TEXT = """\
 *Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Owner: hardware. @S0GPU
 The fault stays with the node.
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
+logs/dmesg-gpu-017.log:812 (gpu-017)
+  | NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off the bus.
 *Do first* Drain gpu-017 and reboot it.* (disruptive: affects other jobs)*
   | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
 *Check* `nvidia-smi -L` lists 8 GPUs

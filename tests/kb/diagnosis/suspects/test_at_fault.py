@@ -12,9 +12,11 @@ from kb.diagnosis.engine import diagnose
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.facts.evidence import Evidence
 from kb.model import Job, Resource, StreamRef
-from kb.report import REPORTED, Suspect
+from kb.report import ONE_END, REPORTED, Suspect
 from kb.rulebase.rule import DetectorTest, ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
 from tests.support.kb_samples import ACTIONS, OWNERS, ref, rule, scanned
+
+ALONE = "the only one to report it in these logs"
 
 FAULTS = {
     fault_class.id: fault_class
@@ -160,6 +162,18 @@ def test_the_end_of_most_failed_connections_is_named(complaints, named) -> None:
     text = starts + "".join(completion(f"cn-a{item}", item - 1, f"10.9.0.{other}") for item, other in complaints)
 
     assert suspects_of(text)[0].node == named
+
+
+def test_a_single_failed_connection_accuses_both_ends_and_excludes_none() -> None:
+    """Which end is at fault shows only at the ports; a line that names no writer may give its own address."""
+    starts = start(0, "cn-a1", "10.9.0.1", 2) + start(1, "cn-a2", "10.9.0.2", 2)
+    report = diagnose(Evidence(Job(), streams=(scanned(starts + completion("cn-a1", 0, "10.9.0.2"), BOOK),)), BOOK)
+    found = report.diagnoses[0].suspects
+    bare = "Got completion from peer 10.9.0.2<41234> with error 12, opcode 0 localGid ::ffff:10.9.0.7 remoteGids::ffff:10.9.0.2"
+
+    assert [(item.node, item.why) for item in found] == [("cn-a2", ONE_END), ("cn-a1", ONE_END)]
+    assert (report.decision.advice, report.decision.exclude) == ("requeue_without", ())
+    assert {item.node for item in suspects_of(f"NET/IB : {bare}\n")} == {"10.9.0.2", "10.9.0.7"}
 
 
 def test_a_local_error_is_not_the_peers() -> None:
@@ -705,13 +719,49 @@ def test_the_loss_of_the_run_accuses_nobody():
 
 
 @pytest.mark.parametrize(
-    ("fault", "why"), [("config_error", REPORTED), ("dependency", REPORTED), ("code_bug", "seen in own log")]
+    ("fault", "shared", "why"),
+    [
+        ("config_error", "always", REPORTED),
+        ("code_bug", "usually", "seen in own log"),
+        ("data_error", None, "seen in own log"),
+    ],
 )
-def test_who_only_reports_what_all_share_is_not_accused(monkeypatch, fault, why) -> None:
+def test_who_only_reports_what_all_share_is_not_accused(monkeypatch, fault, shared, why) -> None:
     """A setting or an environment belongs to the whole job; code that fails on one rank alone may well be that rank's."""
-    faults = {**FAULTS, fault: FaultClass(fault, "software", "At fault")}
+    faults = {**FAULTS, fault: FaultClass(fault, "software", "At fault", shared=shared)}
     own = replace(BOOK, faults=faults, rules=(rule("wrong", fault, Pattern("w", regex="cannot go on")), *BOOK.rules))
     monkeypatch.setattr(sys.modules[__name__], "BOOK", own)
     logs = [(ref(f"rank-{n}.log", rank=n), "cannot go on\n" if n in (2, 5) else "ready\n") for n in range(8)]
 
     assert [(item.rank, item.why) for item in suspects_of(*logs)] == [(2, why), (5, why)]
+
+
+@pytest.mark.parametrize(
+    ("peers", "why", "at_fault"),
+    [("", REPORTED, "code of the run"), ("[rank3]: Connection closed by remote peer 10.9.0.7<31>\n", ALONE, "")],
+)
+def test_code_that_one_rank_shows_is_that_ranks_only_if_others_lost_it(peers, why, at_fault) -> None:
+    """One log of all ranks does not tell whether the others would have failed alike, unless they report a lost peer."""
+    faults = {
+        **FAULTS,
+        "code_bug": FaultClass("code_bug", "software", "Bug", shared="usually", lies_in="code of the run"),
+    }
+    own = replace(
+        BOOK, faults=faults, rules=(rule("wrong", "code_bug", Pattern("w", regex="cannot go on")), *BOOK.rules)
+    )
+    text = f"[rank1]: cannot go on\n{peers}"
+    (first, *_) = diagnose(Evidence(Job(world_size=4), streams=(scanned(text, own),)), own).diagnoses
+
+    assert [(item.rank, item.why) for item in first.suspects] == [(1, why)]
+    assert first.lies_in == at_fault
+
+
+def test_of_two_sides_that_differ_neither_is_right() -> None:
+    """One report of a mismatch names two ranks, and shows what each of them runs."""
+    first, second = suspects_of(mismatch(1, 2048, 0, 512), job=job(1, 2))
+
+    assert (first.rank, second.rank) == (0, 1)
+    assert (first.why.partition(";")[0], second.why.partition(";")[0]) == (
+        "runs ALLREDUCE [512]",
+        "runs ALLREDUCE [2048]",
+    )
