@@ -17,6 +17,7 @@ _GROUPS = {
     "rules": "Browse, test and change the rule base.",
     "incidents": "Past reports: list, show, assign, close.",
     "nodes": "Node exclusions, and nodes that fail repeatedly.",
+    "mutes": "Rules, jobs and nodes without automatic posts for a while.",
     "baselines": "Good runs that failed runs are compared with.",
     "store": "Stored reports and evidence: usage, clean-up, pins.",
     "config": "Check signalbox.yaml, or print an example.",

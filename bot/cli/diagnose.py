@@ -15,6 +15,7 @@ from bot.cli.console import (
     ReadProgress,
     complain,
     load_rules,
+    masked,
     must_be_configured,
     must_be_folder,
     refuse,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from bot.config.settings import Config
     from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult
     from bot.rulebase.loader import Knowledge
+    from kb.report import Report
 
 
 def run(options: DiagnoseOptions) -> int:
@@ -44,7 +46,7 @@ def run(options: DiagnoseOptions) -> int:
     if options.each is not None:
         if options.picture is not None or options.html is not None:
             refuse("--picture and --html cannot be combined with --each")
-        failed = _diagnose_each(known, options.each, options.workers)
+        failed = _diagnose_each(known, options.each, options.workers, as_json=options.as_json)
         return 1 if options.fail_on and failed else 0
     if options.engine == "ray" and find_spec("ray") is None:
         refuse("--engine ray needs Ray: pip install 'signalbox[ray]'")
@@ -219,8 +221,8 @@ def _source_progress() -> Callable[[str, str], None]:
     return tell
 
 
-def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
-    """Print one line of JSON per bundle. Returns whether any has a fault."""
+def _diagnose_each(known: Knowledge, folder: Path, workers: int | None, *, as_json: bool) -> bool:
+    """Print one line of JSON per bundle, or on a terminal its cause and the decision. Returns whether any has a fault."""
     from bot.cli.console import say_masked_json
     from bot.diagnosis.batch import bundles, reports
     from bot.render.report_json import dumps
@@ -235,8 +237,21 @@ def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
         for number, (report, timing) in enumerate(found, 1):
             bar.tell(number)
             failed = failed or report.verdict == "fault"
-            say_masked_json(dumps(report, timing))
+            if as_json or not sys.stdout.isatty():
+                say_masked_json(dumps(report, timing))
+            else:
+                _say_short(report)
     return failed
+
+
+def _say_short(report: Report) -> None:
+    """Print the cause and the decision of one of several reports."""
+    from bot.render.decisions import decided
+    from bot.render.headline import headline
+    from bot.render.text_format import shown
+
+    say(shown(masked(f"{report.bundle}: {headline(report)}")))
+    say(shown(masked(f"    {decided(report)}")))
 
 
 # -- delivering the answer -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from bot.config.settings import Cluster, Collect, Config, Connector, Metrics, Re
 from bot.policy.console_links import MOST as MOST_LINKS
 from bot.policy.console_links import PLACEHOLDERS, template_problem
 from bot.policy.job_end import JobWatcherSettings
-from bot.runtime.paths import DEFAULT_TENANT, config_path
+from bot.runtime.paths import CONFIG, DEFAULT_TENANT, config_path
 from connectors.base.secret import Secret
 from kb.errors import Fault, SignalboxError
 from kb.rulebase.schema.validation import check
@@ -121,6 +121,12 @@ class ConfigFile(Part):
     )
 
 
+def _missing(path: Path | None) -> str:
+    """Return what to do about a file that does not exist. Without a path, only the environment can have named it."""
+    made = "`signalbox config example` prints one to start from"
+    return made if path is not None else f"{CONFIG} names it; unset that to go without, or create it ({made})"
+
+
 def read(path: Path | None = None) -> Config:
     """Read a configuration file: the given one, or the one in the default place. Without any, return an empty configuration.
 
@@ -132,7 +138,7 @@ def read(path: Path | None = None) -> Config:
         return Config()
     try:
         if not os.path.isfile(named):  # noqa: PTH113 - never raises
-            raise ConfigError((Fault(str(named), 1, 1, "no such file"),))
+            raise ConfigError((Fault(str(named), 1, 1, "no such file", _missing(path)),))
         with named.open("rb") as handle:
             text = handle.read(LARGEST + 1).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ from bot.policy.notifications import Flap, Mute, RuleRecord, Verdict, WeakRuleTh
 from bot.policy.resolution_codes import JUDGED
 from bot.store.database import Repository
 from bot.store.states import PostingState
-from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
+from bot.store.tables import AnnotationRow, AuditRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
 from bot.store.visibility import visible
 
 MOST_VERDICTS = 20_000  # only the latest; more would not change any decision
@@ -38,6 +38,27 @@ class MuteStore(Repository):
         with self.database.errors(), self.database.session() as session:
             rows = session.exec(_active(tenant, now).order_by(col(MuteRow.until), col(MuteRow.id)))
             return tuple((row.id or 0, _mute(row)) for row in rows)
+
+    def add_from_shell(self, key: str, mute: Mute, now: datetime) -> int:
+        """Mute something from the command line, with a row in the audit log. Return the number of the mute."""
+
+        def muted(session: Session) -> int:
+            if add_mute(session, key, mute, now):
+                session.add(_audited(mute, mute.by, f"{mute.kind} {mute.what}", now))
+            return session.exec(select(MuteRow.id).where(col(MuteRow.key) == key)).one() or 0
+
+        return self.database.write(muted)
+
+    def end_from_shell(self, tenant: str, number: int, who: str, now: datetime) -> Mute | None:
+        """End an active mute from the command line, with a row in the audit log. Return it; None if it is not active."""
+
+        def ended(session: Session) -> Mute | None:
+            mute = end_mute(session, tenant, number, now)
+            if mute is not None:
+                session.add(_audited(mute, who, f"end mute of {mute.kind} {mute.what}", now))
+            return mute
+
+        return self.database.write(ended)
 
     def standings(self, tenant: str, bar: WeakRuleThreshold | None = None) -> tuple[RuleRecord, ...]:
         """Return each rule's record in the tenant's close-outs, the worst first."""
@@ -82,6 +103,10 @@ def end_mute(session: Session, tenant: str, number: int, now: datetime) -> Mute 
     row.until = now
     session.add(row)
     return _mute(row)
+
+
+def _audited(mute: Mute, who: str, what: str, now: datetime) -> AuditRow:
+    return AuditRow(at=now, tenant=mute.tenant, who=who, verb="mute", what=what, allowed=True, why="from the shell")
 
 
 def _active(tenant: str, now: datetime) -> SelectOfScalar[MuteRow]:

@@ -59,7 +59,11 @@ def diagnose(
         typer.Option("--engine", help="Where to read lines for comparison: on this host, or on a Ray cluster."),
     ] = "local",
     each: Annotated[
-        Path | None, typer.Option("--each", help="Diagnose each subfolder as a bundle; print one JSON report per line.")
+        Path | None,
+        typer.Option(
+            "--each",
+            help="Diagnose each subfolder as a bundle: the cause and the decision, or JSON, one report per line, if --json or in a pipe.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON (signalbox.report/1).")] = False,
     fail_on: Annotated[

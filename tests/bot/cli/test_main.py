@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from bot.cli.diagnose import run
+from bot.cli.diagnose_options import DiagnoseOptions
 from tests.bot.conftest import Command
 from tests.support.paths import BUNDLES, DEMO, ROOT
 
@@ -121,6 +123,19 @@ def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
     alone = diagnose(signalbox, "--bundle", folder / "b-killed").report
     assert {**ran.reports[1], "timing": 0} == {**alone, "timing": 0}
     assert signalbox("diagnose", "--each", folder, "--fail-on", "fault").status == 1
+
+
+def test_on_a_terminal_each_bundle_gets_its_cause_and_the_decision(tmp_path, cache, known, monkeypatch, capsys):
+    """JSON is for programs, which read a pipe or ask for it."""
+    del known
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
+    shutil.copytree(KILLED, tmp_path / "many" / "b-killed")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    assert run(DiagnoseOptions(each=tmp_path / "many")) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("b-killed: Rank 3 on node-a: Process killed by SIGKILL")
+    assert second.startswith("    Find the cause before you restart")
 
 
 # Bad usage

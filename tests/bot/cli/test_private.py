@@ -47,6 +47,7 @@ OTHERS = {
     "diagnose", "watch", "serve", "logs", "evaluate", "backfill", "demo", "rules list", "rules show", "rules lint",
     "rules test", "rules lock", "rules docs", "rules new", "rules diff", "rules backtest", "baselines list",
     "baselines keep", "baselines drop", "store show", "store tidy", "config check", "config example", "config schema",
+    "mutes list", "mutes add", "mutes end",
 }  # fmt: skip
 MARKER = "secret-job"
 

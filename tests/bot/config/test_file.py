@@ -196,6 +196,9 @@ def test_where_it_is_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for wrong, said in ((tmp_path / "gone.yaml", "no such file"), (tmp_path, "no such file")):
         with pytest.raises(ConfigError, match=said):
             read(wrong)
+    monkeypatch.setenv("SIGNALBOX_CONFIG", str(tmp_path / "gone.yaml"))
+    with pytest.raises(ConfigError, match="SIGNALBOX_CONFIG names it"):
+        read()
     other.write_bytes(b"version: \xff")
     with pytest.raises(ConfigError, match="UTF-8"):
         read(other)
