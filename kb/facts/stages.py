@@ -152,7 +152,7 @@ class Stages:
 
     def of_steps(self) -> Stage:
         """Return the loop of the last step line: the training, or an evaluation whose bar runs after it."""
-        after = self._known.bars[-1:] > self._known.steps[-1:]
+        after = list(self._known.bars[-1:]) > list(self._known.steps[-1:])
         return "evaluating" if after else "iterating"
 
 

@@ -278,8 +278,10 @@ def _captured(match: re.Match[bytes]) -> dict[str, Scalar]:
     iteration = int(groups["iteration"]) if groups.get("iteration") else None
     if iteration is None and (named := _PATH_ITERATION.findall(path)):
         iteration = int(named[-1])
-    part = groups.get("part")
-    return {"iteration": iteration, "path": path} | ({"part": int(part)} if part else {})
+    found: dict[str, Scalar] = {"iteration": iteration, "path": path}
+    if part := groups.get("part"):
+        found["part"] = int(part)
+    return found
 
 
 def _read_checkpoint(window: bytes, at: int) -> tuple[Structure, ...]:
