@@ -9,14 +9,17 @@ from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
 from kb.facts.run_ends import not_saved
 from kb.facts.scheduler_state import contradicted_success
+from kb.facts.stages import exit_lines
 from kb.model import Gap, Phase, Verdict
-from kb.report import Report
+from kb.regex.lazy import lazy_compile
+from kb.report import Report, ranges
 from kb.scanning.summary import tail_lines
 from kb.values import dataclass
 
 LOGS = 8  # number of logs whose last line is shown
 NOT_SAVED = "model_not_saved"
 LAST_LINE = "the last line of this log"
+_TAGGED = lazy_compile(r"\[[Rr]ank ?(\d{1,6})\]")  # the label of a task is no rank
 _NO_FAULT = {
     "completed": "The run completed normally",
     "stopped": "The run stopped as planned, before its last step",
@@ -41,8 +44,23 @@ def end_lines_of(verdict: Verdict, facts: Facts, completion: Completion) -> Iter
         if sign.stream is not None:
             line = sign.line or _line_at(facts, sign.stream, sign.offset)
             yield EndLine(sign.stream, sign.offset, line, sign.what)
+    if verdict == "insufficient_evidence":
+        yield from _closing_lines(facts)
     if verdict != "no_fault":
         yield from _last_lines(facts)
+
+
+def _closing_lines(facts: Facts) -> Iterator[EndLine]:
+    """Yield the lines that show that the training loop of a log is over, and that its processes exit."""
+    for index, stream in enumerate(facts.streams):
+        if stream.summary.ref.kind != "job" or not stream.points:
+            continue
+        for mark in stream.stages.closing[:1]:
+            yield EndLine(index, mark.offset, _line_at(facts, index, mark.offset), "the training loop is over")
+        leaving = exit_lines(stream.summary, stream.reached_last_step())
+        ranks = {int(found[1]) for _, line in leaving if (found := _TAGGED.search(line[:160]))}
+        who = f"ranks {ranges(ranks)} exit" if len(ranks) > 1 else "the process exits"
+        yield from (EndLine(index, at, line[:512], f"{who} after the last step") for at, line in leaving[:1])
 
 
 def _line_at(facts: Facts, stream: int, offset: int) -> str:

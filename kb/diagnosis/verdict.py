@@ -12,7 +12,7 @@ from kb.facts.completion import Completion, cut_short
 from kb.facts.job_facts import Facts, without_status
 from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
 from kb.facts.signals import Signal
-from kb.facts.stages import exits
+from kb.facts.stages import exit_lines
 from kb.facts.stream_facts import StreamFacts
 from kb.model import Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
@@ -162,7 +162,7 @@ def progress(facts: Facts) -> Progress:
 def at_exit(done: Progress, facts: Facts) -> Progress:
     """Return the progress of a run in which nothing failed, in teardown if a process that logs its steps is at its exit."""
     logs = [stream for stream in facts.of_kind("job") if stream.points]
-    leaves = any(exits(stream.summary, stream.points[-1].offset) for stream in logs)
+    leaves = any(exit_lines(stream.summary, stream.points[-1].offset) for stream in logs)
     return replace(done, stage="teardown") if leaves else done
 
 
@@ -175,7 +175,8 @@ def left_after_training(done: Progress, stage: Stage | None, facts: Facts) -> st
     ):
         return ""
     last, total, saved = done.last_iteration, done.total_iterations, done.last_checkpoint
-    behind = last is not None and ((total is not None and last < total) or (saved is not None and saved < last))
+    # a count from 0 ends one below the total
+    behind = last is not None and ((total is not None and last + 1 < total) or (saved is not None and saved < last))
     return "" if behind else stage
 
 

@@ -174,10 +174,10 @@ def closing_marks(summary: StreamSummary, last: int, ends: Sequence[int]) -> lis
     return [StageMark(first, "teardown"), *_later_marks((at, line) for at, line in lines if at > first)]
 
 
-def exits(summary: StreamSummary, last: int) -> bool:
-    """Whether a line after an offset, at the end of a log, is one that a process prints as it exits."""
-    lines = (line[:_CUT] for at, line in tail_lines(summary) if at > last)
-    return any(_EXITS.search(line) and not quoted(line.encode()) for line in lines)
+def exit_lines(summary: StreamSummary, last: int) -> list[tuple[int, str]]:
+    """Return the lines after an offset, at the end of a log, that processes print as they exit, each with its offset."""
+    lines = [(at, line) for at, line in tail_lines(summary) if at > last]
+    return [(at, line) for at, line in lines if _EXITS.search(line[:_CUT]) and not quoted(line[:_CUT].encode())]
 
 
 def text_of(line: str) -> str:

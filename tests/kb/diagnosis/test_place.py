@@ -181,3 +181,15 @@ def test_a_checkpoint_is_complete_with_a_part_of_each_rank() -> None:
     text = steps + part.format(0, 20) + part.format(1, 20) + part.format(0, 40)
     assert report_of(text + raised("go")).progress.last_checkpoint == 20
     assert report_of(text + part.format(1, 40) + raised("go")).progress.last_checkpoint == 40
+
+
+def test_a_run_whose_end_is_unclear_shows_what_closes_it() -> None:
+    """A summary of all steps and the exit of its ranks say more than its last line."""
+    leaves = "1: [rank{}]: ProcessGroupNCCL.cpp:1250] Warning: WARNING: process group has NOT been destroyed before we destruct ProcessGroupNCCL.\n"
+    text = STEPS + LAST + "=== Summary over 40 iterations ===\n" + leaves.format(2) + leaves.format(3)
+    report = report_of(text)
+    assert (report.verdict, report.progress.stage) == ("insufficient_evidence", "teardown")
+    assert [item.why for item in report.indicators.events][:2] == [
+        "the training loop is over",
+        "ranks 2-3 exit after the last step",
+    ]
