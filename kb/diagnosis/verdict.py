@@ -14,6 +14,7 @@ from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_
 from kb.facts.signals import Signal
 from kb.facts.stages import exit_lines
 from kb.facts.stream_facts import StreamFacts
+from kb.facts.training_series import BAR
 from kb.model import Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
@@ -182,10 +183,18 @@ def left_after_training(done: Progress, stage: Stage | None, facts: Facts) -> st
 
 def _planned_steps(facts: Facts, last: ProgressPoint | None) -> int | None:
     """Return the planned number of steps, from the line of the last step or another line that may use the same count."""
-    if last is None or last.total:
-        return last.total if last else None
+    if last is None or _within_epoch(last):
+        return None
+    if last.total:
+        return last.total
     totals = (point.total for stream in facts.streams for point in stream.points[-1:])
     return max((total for total in totals if total and total >= (last.step or 0)), default=None)
+
+
+def _within_epoch(point: ProgressPoint) -> bool:
+    """Whether a line's bar is that of one epoch, which its label names, so that its length is not that of the run."""
+    whole = point.epoch is not None and point.epoch == int(point.epoch)
+    return point.format == BAR and whole and (point.step or 0) < (point.total or 0)
 
 
 def _last_checkpoint(facts: Facts) -> int | None:

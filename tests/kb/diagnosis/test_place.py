@@ -193,3 +193,13 @@ def test_a_run_whose_end_is_unclear_shows_what_closes_it() -> None:
         "the training loop is over",
         "ranks 2-3 exit after the last step",
     ]
+
+
+@pytest.mark.parametrize(
+    ("label", "total"), [("Epoch 1/15: ", None), ("Epoch 0: ", None), ("", 1757), ("Training steps: ", 1757)]
+)
+def test_the_bar_of_an_epoch_is_not_as_long_as_the_run(label: str, total: int | None) -> None:
+    """Its label names the epoch."""
+    bars = "".join(f"\r{label} 23%|##    | {step}/1757 [02:20<05:49, 1.93it/s]" for step in (417, 418, 419))
+    done = report_of(bars + "\n" + raised("go")).progress
+    assert (done.last_iteration, done.total_iterations) == (419, total)
