@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 
-from kb.facts.run_ends import end_lines, is_of_tracker
+from kb.facts.run_ends import end_lines, is_of_tracker, of_helper
 from kb.model import Stage
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
@@ -19,7 +19,7 @@ from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StageMark, StreamSummary, tail_lines
 from kb.values import dataclass
 
-FEW, MANY = 4, 24  # lines after a begin that are of the save, and that are more than one prints
+FEW, MANY = 4, 12  # lines after a begin that are of the save, and that are more than one prints
 _FRAME = lazy_compile(r'^(?:\S{1,40} )?\s{2,}|File "')
 _CUT = 400  # characters of a line that are searched
 # What a program prints once behind its loop: a summary of the whole run, the loop's own farewell, its last model.
@@ -39,6 +39,7 @@ _EVALUATES = lazy_compile(
 _EVALUATED = lazy_compile(
     r"(?i)\*{3,} ?(?:eval|evaluate|test|predict|validation)\w{0,8} metrics|['\"](?:eval|test|predict)_runtime['\"] ?:"
 )
+_TRACKER = lazy_compile(r"(?i)(?:wandb|neptune|comet\w{0,4}|clearml|swanlab|mlflow|trackio|aim)\b")
 # The last words of a tracking client, which end the program's own part.
 _TRACKER_ENDS = lazy_compile(
     r"wandb(?:\x1b\[[\d;]{0,8}m)?: .{0,24}?(?:Run (?:history|summary):|Synced \d|Find logs at:|Waiting for W&B process to finish)"
@@ -63,7 +64,8 @@ _WORDS = (
 class Offsets:
     """The offsets of a log that stages follow from.
 
-    `steps`, `bars`: of the lines of steps and of the bars of evaluations; `completed`: of reported ends; `begun`, `saved`: of
+    `steps`, `bars`: of the lines of steps and of the bars of evaluations; `completed`, `given_up`: of reported ends, and
+    of those that follow an error; `begun`, `saved`: of
     the begins and ends of saves. `reached`: where the last step was first logged, -1 without steps; its line may be drawn
     again after the end.
     """
@@ -71,6 +73,7 @@ class Offsets:
     steps: Sequence[int] = ()
     bars: Sequence[int] = ()
     completed: Sequence[int] = ()
+    given_up: Sequence[int] = ()
     begun: Sequence[int] = ()
     saved: Sequence[int] = ()
     reached: int = -1
@@ -86,6 +89,8 @@ class Stages:
     @cached_property
     def closing(self) -> tuple[StageMark, ...]:
         """The marks of what follows the training loop; empty if nothing after the last step shows that it is over."""
+        if any(end > self._known.reached for end in self._known.given_up):
+            return ()
         ends = [end for end in self._known.completed if end > self._known.reached]
         return tuple(closing_marks(self._summary, self._known.reached, ends))
 
@@ -167,7 +172,7 @@ def closing_marks(summary: StreamSummary, last: int, ends: Sequence[int]) -> lis
         return []
     lines = [(at, text_of(line)) for at, line in tail_lines(summary) if at > last]
     over = [at for at, line in lines if _is_over(line)]
-    told = (end.offset for end in end_lines(lines) if end.how == "completed" and not is_of_tracker(end.line))
+    told = (end.offset for end in end_lines(lines) if end.how == "completed" and not _of_another(end.line))
     first = min(chain(over, told, ends), default=None)
     if first is None:
         return []
@@ -186,10 +191,17 @@ def text_of(line: str) -> str:
     return raw[peel(raw).end :].decode("utf-8", "replace").strip()
 
 
+def _of_another(line: str) -> bool:
+    """Whether a tracker or a helper reports its own end, as it may after a failure."""
+    return is_of_tracker(line) or of_helper(line)
+
+
 def _is_over(line: str) -> bool:
     text = _COLOUR.sub("", line[:_CUT])
     found = _OVER.search(text)
-    return found is not None and not _NOT_YET.search(text) and not quoted(text.encode())
+    if found is None or is_of_tracker(text) or _TRACKER.match(text):
+        return False  # a tracking client closes after a failure, too
+    return not _NOT_YET.search(text) and not quoted(text.encode())
 
 
 def _later_marks(lines: Iterable[tuple[int, str]]) -> Iterator[StageMark]:

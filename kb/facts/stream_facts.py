@@ -77,7 +77,8 @@ class StreamFacts:
         bars = [p.offset for p in series.points if p.validation and p.format == BAR]
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
         begun = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_begin"]
-        known = Offsets(self._point_offsets, bars, completed, begun, self._saved, self.reached_last_step())
+        given_up = [end.offset for end in self.ends if end.fields.get("how") == "given_up"]
+        known = Offsets(self._point_offsets, bars, completed, given_up, begun, self._saved, self.reached_last_step())
         self.stages = Stages(summary, known)
         self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
         self._recovered = [recovery.offset for recovery in self._recoveries]

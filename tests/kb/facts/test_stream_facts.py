@@ -102,6 +102,8 @@ def test_a_thread_that_fails_after_the_end_fails_no_run() -> None:
         ("Training complete!\n***** Running Evaluation *****\n***** eval metrics *****\n", "teardown"),
         ("***** Running Evaluation *****\n***** eval metrics *****\n", "evaluating"),
         ("End of training epoch 3\n", "iterating"),
+        ("Segmentation fault (core dumped)\nTraining is done.\n", "iterating"),
+        ("wandb: Run summary:\nwandb: Synced 6 W&B file(s)\nwandb: Find logs at: ./wandb\n", "iterating"),
     ],
 )
 def test_the_end_of_the_loop_ends_its_stage(after: str, expected: str) -> None:

@@ -70,7 +70,7 @@ _FRACTION = lazy_compile(
 )
 _OTHER_STEP = lazy_compile(
     "(?:[Ss]chritt|[ée]tape|[ÉE]tape|[Pp]asso?|[Шш]аг|[Kk]rok|(?<!\\w)it(?=[=:#])|步数?|迭代|ステップ|스텝)[ :=#]{0,3}(?P<step>\\d{1,12})"  # noqa: RUF001 - Russian
-    "|第 ?(?P<counted>\\d{1,12}) ?步".encode()
+    "|第 ?(?P<counted>\\d{1,12}) ?步|^\\s{0,8}(?P<bare>\\d{1,12}) {0,4}\\| {0,4}$".encode()
 )
 _COUNTED_OF = lazy_compile(
     rb"(?<![\w/.-])(?P<word>[A-Za-z]{2,24})[ #:]{1,3}(?P<step>\d{1,12}) of (?P<total>\d{1,12})(?![\w/.%-])"
@@ -99,7 +99,7 @@ def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:
     if place and _EPOCH_WORD.match(place["word"]):
         return changed(point, epoch=float(place["step"]))
     if named:
-        return changed(point, step=int(named["step"] or named["counted"]))
+        return changed(point, step=int(named["step"] or named["counted"] or named["bare"]))
     return changed(point, step=int(found["step"]), total=int(found["total"]))
 
 

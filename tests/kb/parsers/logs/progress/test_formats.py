@@ -423,6 +423,10 @@ LINES = [
         {"step": 105, "total": 4000, "loss": 0.0024, "format": "fraction_loss"},
     ),
     (
+        b"622 | loss 2.8663 | lr 3.110000e-04 | 167.23ms",
+        {"step": 622, "loss": 2.8663, "learning_rate": 3.11e-4, "format": "fraction_loss"},
+    ),
+    (
         b"Test:  [ 5/98]  eta: 0:00:12  loss: 0.5000 (0.60)",
         {"step": 5, "total": 98, "loss": 0.5, "validation": True, "format": "test_brackets"},
     ),
