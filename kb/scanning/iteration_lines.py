@@ -227,7 +227,9 @@ class IterationLines:
     def _read_noted(self, offset: int, form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
         line = text.partition(b"\n")[0]
         match = FORMATS[form].find.match(line, at)
-        point = (FORMATS[form].read(match) if match else None) or read_line(line)
+        point = FORMATS[form].read(match) if match else None
+        if point is None and FORMATS[form].name not in BESIDE:  # a line beside the iterations is of its form, or of none
+            point = read_line(line)
         if point is None:
             return None
         prefix = peel_head(line[:HEAD])
