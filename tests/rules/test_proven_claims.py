@@ -437,3 +437,10 @@ def test_who_runs_into_a_setting_first_is_not_to_blame_for_it(engine: Matcher) -
     assert report.diagnoses[0].fault == "config_error"
     assert "rank 3" not in headline(report).partition("(")[0]
     assert not suspects_label(report.diagnoses[0].suspects).startswith("Suspect")
+
+
+def test_the_last_error_of_a_failed_cuda_call_is_quoted(engine: Matcher) -> None:
+    """The exception itself only says that some call failed."""
+    text = REFUSED.format(12, "Cuda failure 1 'invalid argument'").replace("invalid usage", "unhandled cuda error")
+    first = diagnosed(engine, train=text).diagnoses[0]
+    assert (first.rule, "invalid argument" in first.summary) == ("nccl-cuda-failure", True)
