@@ -444,3 +444,22 @@ def test_the_last_error_of_a_failed_cuda_call_is_quoted(engine: Matcher) -> None
     text = REFUSED.format(12, "Cuda failure 1 'invalid argument'").replace("invalid usage", "unhandled cuda error")
     first = diagnosed(engine, train=text).diagnoses[0]
     assert (first.rule, "invalid argument" in first.summary) == ("nccl-cuda-failure", True)
+
+
+def test_a_key_that_did_not_come_is_no_damaged_store(engine: Matcher) -> None:
+    """The store answers; another rank has not set the key."""
+    text = (
+        'Traceback (most recent call last):\n  File "/x/t.py", line 3, in f\n    dist.barrier()\n'
+        "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//cuda//0\n"
+    )
+    report = diagnosed(engine, rank_3=text)
+    assert [item.rule for item in report.diagnoses] == ["store-wait-timeout"]
+
+
+def test_the_program_that_a_container_lacks_is_named(engine: Matcher) -> None:
+    """The runtime's line says more than that it failed."""
+    text = (
+        "OCI runtime create failed: container_linux.go:380: starting container process caused:"
+        ' exec: "torchrun": executable file not found in $PATH: unknown\n'
+    )
+    assert "torchrun was not found" in diagnosed(engine, train=text).diagnoses[0].summary
