@@ -32,11 +32,11 @@ _DEVICES = {  # the first of those that are shown counts
     # not the line in which JAX says on other devices that it found no libtpu
     "tpu": r"XLA:TPU|\blibtpu[ _-](?:version|init|nightly|multi|is)|\bLIBTPU_INIT|/libtpu/|\bTpuDevice\(|\bTPU[ _]?v\d|/dev/accel\d|\bmegascale\b"
     r"|\bTPU (?:backend|initialization|is already|platform)|Error: Unable to initialize backend 'tpu'",
-    "npu": r"\btorch_npu\b|\bnpu:\d|\bNPU devices?\b|\bHCCL\b|\bAscend\b|\bCANN\b|\bdcmi (?:module|model)|\bMindSpore\b|modelarts",
+    "npu": r"\btorch_npu\b|\bnpu:\d|\bNPUs? (?:devices?|is|are)\b|\bHCCL\b|\bAscend\b|\bCANN\b|\bdcmi (?:module|model)|\bMindSpore\b|modelarts",
     "neuron": r"\bNRT[:_]|\bNEURON_[A-Z]|\b(?:torch_)?neuronx?[-_](?:cc|rt|ls|monitor|top|distributed)\b|\bNeuron(?:Cores?| [Rr]untime| [Dd]evices?)\b",
     "gaudi": r"\bhpu:\d|\bhabana|\bHCL\b|\bGaudi",
     "amd": r"\bHIP error|\bhip(?::\d|Error\w)|\bROCm\b|\bROCk module|/dev/kfd|\bhsa_init|\brocm\d|\bRCCL\b|\bamdgpu\b|\bMI[23]\d\dX?\b",
-    "xpu": r"\bxpu:\d|\bXPU devices?\b|\boneCCL\b|\bUR_RESULT_|\bZE_RESULT_|\bLevel[ -]Zero\b",
+    "xpu": r"\bxpu:\d|\bXPUs? (?:devices?|is|are)\b|\boneCCL\b|\bUR_RESULT_|\bZE_RESULT_|\bLevel[ -]Zero\b",
     "apple": r"\(mps\), used: True|\bmps:0\b|\bMPS backend\b|device(?:_type)?[=: '\"]{1,3}mps\b",
     "nvidia": r"\bNCCL (?:INFO|WARN|version)\b|ProcessGroupNCCL|\bWorkNCCL\(|\bcuda:\d|\bCUDA (?:error|out of memory|[Vv]ersion)"
     r"|\bcu(?:DNN|BLAS)\b|/libcuda\.so[.\d]*\(|GPU available: True \(cuda\), used: True|\bNVIDIA\b|\bNVRM\b|\bnvidia-smi\b|\bXid\b|\b[AHBVT]\d{2,3}-SXM|\bCUDA_\w{3,40}",

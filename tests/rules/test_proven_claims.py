@@ -463,3 +463,13 @@ def test_the_program_that_a_container_lacks_is_named(engine: Matcher) -> None:
         ' exec: "torchrun": executable file not found in $PATH: unknown\n'
     )
     assert "torchrun was not found" in diagnosed(engine, train=text).diagnoses[0].summary
+
+
+def test_a_refused_connection_is_no_missing_route(engine: Matcher) -> None:
+    """The host answered: it is reachable, and nobody listens there."""
+    line = "cn-1:11:22 [0] misc/socket.cc:1 NCCL WARN Net : Connect to 10.0.0.9<54263> failed : {}\n"
+    refused = diagnosed(engine, train=line.format("Connection refused")).diagnoses[0]
+    assert "no route" not in refused.cause
+    assert "ended before" in refused.remediation[0].text
+    unreachable = diagnosed(engine, train=line.format("No route to host")).diagnoses[0]
+    assert "no route" in unreachable.cause
