@@ -79,7 +79,7 @@ def _change(digest: Digest) -> str:
     if lost.n and earlier.n:
         told += f"; the known loss went from {phrases.hours(earlier.value)} to {phrases.hours(lost.value)} GPU-hours"
     if digest.new.classes:
-        told += f"; new: {few(digest.new.classes, limit=_NEW)}"
+        told += f"; new: {few([_quoted(title) for title in digest.new.classes], limit=_NEW)}"
     return f"{told}."
 
 
@@ -98,7 +98,7 @@ def _actions(digest: Digest) -> Iterator[Action]:
     for line in costly[:_COSTLY]:
         yield Action(
             line.domain,
-            f"fix “{_short(line.title)}”: {many(line.failures, 'failure')}, {phrases.gpu_hours(line.gpu_hours)}",
+            f"fix {_quoted(line.title)}: {many(line.failures, 'failure')}, {phrases.gpu_hours(line.gpu_hours)}",
         )
     if digest.open_all:
         known = [item for item in digest.open if item.gpu_hours is not None]
@@ -124,7 +124,12 @@ def _dearest(digest: Digest) -> ClassLine | None:
 
 
 def _cause(line: ClassLine) -> str:
-    return "Failures without a diagnosis" if line.fault == UNKNOWN else f"“{_short(line.title)}”"
+    return "Failures without a diagnosis" if line.fault == UNKNOWN else _quoted(line.title)
+
+
+def _quoted(title: str) -> str:
+    """Return the short title of a class within a sentence."""
+    return f"“{_short(title)}”"
 
 
 def _short(title: str) -> str:

@@ -37,8 +37,13 @@ def config_path() -> Path | None:
     named = _moved(CONFIG)
     if named is not None:
         return named
-    usual = _platform_folder("config") / "signalbox.yaml"
+    usual = default_config()
     return usual if os.path.lexists(usual) else None
+
+
+def default_config() -> Path:
+    """Return where the configuration file lies if nothing names another place."""
+    return _platform_folder("config") / "signalbox.yaml"
 
 
 def database_url() -> str:

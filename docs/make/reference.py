@@ -95,12 +95,19 @@ def schema_page(title: str, intro: str, schema: Mapping[str, Any]) -> str:
 def _section(name: str, body: Mapping[str, Any]) -> list[str]:
     must = set(body.get("required", ()))
     rows = [
-        [_code(key), _type(item), "required" if key in must else _default(item), cell(_about(item))]
+        [_code(key), _value(item, required=key in must), cell(_about(item))]
         for key, item in body.get("properties", {}).items()
     ]
     about = re.sub(r"\s+", " ", str(body.get("description", "")).split("\n\n", maxsplit=1)[0])
     found = [f"## {name} {{#{_anchor(name)}}}", *([prose(about)] if about and name != "Top level" else [])]
-    return [*found, "\n".join(table(["Key", "Type", "Default", "Meaning"], rows))] if rows else found
+    return [*found, "\n".join(table(["Key", "Value", "Meaning"], rows))] if rows else found
+
+
+def _value(item: Mapping[str, Any], *, required: bool) -> str:
+    """The type of a value and its default in one cell: four columns are too many for a phone."""
+    default = _default(item)
+    more = "required" if required else f"default {default}" if default else ""
+    return f"{_type(item)}<br>{more}" if more else _type(item)
 
 
 def _type(item: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from kb.facts.evidence import Evidence
 from kb.metrics.panel import Bools, Floats, Panel
 from kb.model import NOT_FAILED, Resource
-from kb.report import Report, Suspect
+from kb.report import GpuRef, Report, Suspect
 from kb.timeline.onset import first_apart, late_level, shares
 from kb.timeline.per_step import binned, points_by_origin, rank_order, values_of
 from kb.timeline.rows import cleaned
@@ -179,7 +179,7 @@ def _failing(report: Report) -> int | None:
 # -- from metrics ------------------------------------------------------------------------------------------------------
 
 
-def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int) -> list[Chart]:
+def _measured(evidence: Evidence, report: Report, told: Sequence[Suspect], lines: int, columns: int) -> list[Chart]:
     """Return the charts of the most relevant metrics: those in the report, those with outliers, the usual ones."""
     at = report.diagnoses[0].first_seen if report.diagnoses else None
     report_text = " ".join(
@@ -187,6 +187,7 @@ def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], l
     )
     found: list[tuple[tuple[int, float], Chart]] = []
     for name, panel in sorted(evidence.panels.items()):
+        suspects = _with_gpus(told, panel, evidence.job.nodes)
         rows = list(_rows(panel, columns, evidence.job.nodes, suspects))
         if not rows:
             continue
@@ -208,6 +209,26 @@ def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], l
             found.append(((-weight, -far), chart))
     found.sort(key=lambda entry: (entry[0], entry[1].metric))
     return [chart for _, chart in found[:METRICS]]
+
+
+def _with_gpus(suspects: Sequence[Suspect], panel: Panel, nodes: Mapping[str, Sequence[int]]) -> list[Suspect]:
+    """Return the suspects, each rank with its GPU where the panel has one GPU for each rank of the node.
+
+    Processes take the GPUs of their node in the order of their ranks, unless a launcher is told otherwise. Without it, all
+    GPUs of a node would be drawn as the suspect's.
+    """
+    gpus: dict[str, set[str]] = {}
+    for row in panel.rows:
+        if row.resource.node and row.resource.gpu is not None and row.resource.rank is None:
+            gpus.setdefault(row.resource.node, set()).add(row.resource.gpu)
+    found = []
+    for suspect in suspects:
+        ranks = sorted(nodes.get(suspect.node or "", ()))
+        own = ranks.index(suspect.rank) if suspect.rank in ranks else None
+        whole = gpus.get(suspect.node or "") == {str(index) for index in range(len(ranks))}
+        known = own is None or not whole or suspect.gpu is not None
+        found.append(suspect if known else replace(suspect, gpu=GpuRef(index=own)))
+    return found
 
 
 def _titled(metric: str) -> str:

@@ -27,12 +27,14 @@ def check(
     from bot.config.file import read
     from bot.diagnosis.job import check as try_all
     from bot.render.text_format import shown
+    from bot.runtime.paths import default_config
     from connectors.base.contract import Deadline
 
     known = read(config)
     if known.path is None:
         say(
-            "No signalbox.yaml found. Files and bundles work without one; `signalbox config example` prints an example."
+            f"No {default_config()}. Files and bundles work without it; `signalbox config example` prints an example, and "
+            "--config names another file."
         )
         return
     found = [

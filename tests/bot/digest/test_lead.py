@@ -51,7 +51,7 @@ def test_three_sentences():
     """What cost most, what changed, what to do first; a lower bound is called one."""
     assert lead.sentences(digest_of(*COSTLY)) == (
         "“A GPU failed” cost most: 192 GPU-hours, 98\u00a0% of the known loss.",
-        "There were 4 failures, 3 more than in the week before; new: A GPU failed.",
+        "There were 4 failures, 3 more than in the week before; new: “A GPU failed”.",
         "To do first: fix “A GPU failed”: 2 failures, 192 GPU-hours (hardware).",
     )
 

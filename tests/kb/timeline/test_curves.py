@@ -184,6 +184,17 @@ def test_a_gpu_is_suspected_by_its_number_and_a_node_by_its_name():
     assert [line.label for line in of_node.lines if line.why] == ["b GPU 0", "b GPU 1"]
 
 
+@pytest.mark.parametrize(
+    ("ranks", "marked"), [({"a": (0, 1), "b": (2, 3)}, ["b GPU 1"]), ({"a": (0,), "b": (3,)}, ["b GPU 0", "b GPU 1"])]
+)
+def test_a_rank_is_suspected_with_its_own_gpu_where_each_rank_has_one(ranks, marked):
+    """The other GPUs of its node are those of other ranks; where the numbers differ, any of them can be its own."""
+    rows = [(Resource(node=node, gpu=gpu), [1.0, 2.0, 3.0]) for node in ("a", "b") for gpu in ("0", "1")]
+    evidence = Evidence(job=Job(nodes=ranks), panels={"gpu_util": panel(rows)})
+    (chart,) = curves(evidence, report(Suspect("rank", "b", rank=3))).charts
+    assert [line.label for line in chart.lines if line.why] == marked
+
+
 def test_what_was_not_measured_is_unknown_and_never_nothing():
     """Holes stay holes, in the mean of a node too."""
     rows = [(Resource(node="a"), [math.nan, 4.0, math.nan, 6.0, 8.0]), (Resource(node="b"), [math.nan] * 5)]
