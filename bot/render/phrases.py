@@ -222,7 +222,7 @@ def _ranks(group: Sequence[Suspect], most: int | None) -> str:
     ranks = sorted({suspect.rank for suspect in group if suspect.rank is not None})
     nodes = list(dict.fromkeys(suspect.node for suspect in group if suspect.node))
     text = f"ranks {_spaced(ranges(ranks))}" if len(ranks) > 1 else f"rank {ranks[0]}" if ranks else "a rank"
-    if len(group) == 1 and group[0].local_rank is not None:
+    if len(group) == 1 and group[0].local_rank is not None and most is None:  # a headline does without
         text += f" (local rank {group[0].local_rank})"
     pods = f" in pod {group[0].pod}" if len(group) == 1 and group[0].pod else ""
     on = f" on {few(nodes) if most is None or len(nodes) <= most else many(len(nodes), 'node')}" if nodes else ""

@@ -81,15 +81,19 @@ def hardware_suspects(
 
 
 def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:
-    """Place a kernel log of unknown origin: on the node where the job has only one, else on a GPU by its address."""
+    """Place a kernel log of unknown origin: on the node where the job has only one, else on its GPUs by their addresses."""
     if len(places.nodes) == 1:
         place = Place(None, places.nodes[0])
         return with_scores(
             to_suspect(replace(suspect_claim, place=place), "reported by the kernel of its node")
             for suspect_claim in hardware[:1]
         )
-    by_address = {claim.pci: replace(claim, place=Place()) for claim in reversed(hardware) if claim.pci}
-    if len(by_address) == 1:  # on another node, the same address is another GPU
+    by_address: dict[str, SuspectClaim] = {}
+    for claim in hardware:
+        if claim.pci:
+            by_address.setdefault(claim.pci, replace(claim, place=Place()))
+    logs = {claim.signal.stream for claim in hardware}
+    if len(by_address) == 1 or len(logs) == 1:  # on another node, the same address is another GPU
         return with_scores(to_suspect(claim, "reported by the kernel of its node") for claim in by_address.values())
     return ()
 

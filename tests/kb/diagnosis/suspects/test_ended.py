@@ -9,6 +9,7 @@ from kb.facts.evidence import Evidence
 from kb.model import Job
 from kb.report import Suspect
 from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
+from kb.scanning.summary import StreamSummary
 from tests.support.kb_samples import ACTIONS, OWNERS, ref, rule, scanned
 
 FAULTS = {
@@ -112,11 +113,19 @@ def test_the_process_that_spawn_found_is_named() -> None:
     assert named(own) == [(None, 3)]
 
 
-def test_a_gpu_of_an_unknown_node_is_named_by_its_address() -> None:
-    """Two addresses of unknown nodes name none."""
+def test_gpus_of_an_unknown_node_are_named_by_their_addresses() -> None:
+    """One log is that of one node; the same address in the log of another one is another GPU."""
     xid = "[ 12.5{}] NVRM: Xid (PCI:0000:{}:00): 79, GPU has fallen off the bus.\n"
-    one = Evidence(Job(), streams=(scanned(xid.format(1, "cb"), BOOK, ref("dmesg.log", kind="kernel")),))
-    two = scanned(xid.format(1, "cb") + xid.format(2, "1a"), BOOK, ref("dmesg.log", kind="kernel"))
+    first, second = (
+        scanned(xid.format(number, bus), BOOK, ref(f"dmesg-{number}.log", kind="kernel"))
+        for number, bus in ((1, "cb"), (2, "1a"))
+    )
+    both = scanned(xid.format(1, "cb") + xid.format(2, "1a"), BOOK, ref("dmesg.log", kind="kernel"))
 
-    assert [(item.kind, item.gpu.pci if item.gpu else "") for item in suspects_of(one)] == [("gpu", "0000:cb:00")]
-    assert suspects_of(Evidence(Job(), streams=(two,))) == ()
+    assert _addresses(first) == ["0000:cb:00"]
+    assert _addresses(both) == ["0000:cb:00", "0000:1a:00"]
+    assert _addresses(first, second) == []
+
+
+def _addresses(*logs: StreamSummary) -> list[str]:
+    return [item.gpu.pci or "" for item in suspects_of(Evidence(Job(), streams=logs)) if item.gpu]
