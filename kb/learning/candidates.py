@@ -28,6 +28,11 @@ FAILED: Final = frozenset(
 DAY = 86_400.0  # seconds
 SHOWN = 3  # incidents that a reason names
 LIKE = 0.5  # share of the telling words that two wordings of one event have in common
+# words by which a line says that something is wrong, beside those by which harm is weighed
+_FAULTY = re.compile(
+    r"(?i)\b(?:quarantin\w*|below|above|refus\w*|abort\w*|exceed\w*|fenced|overdue|without|differs?|otherwise|overlaps?|rewound|detached"
+    r"|exhausted|fragmented|given up|used up|full|silent|turned away|not|no|never|only|less than|more than|too \w+|un\w+ed|mis\w+)\b"
+)
 _NUMBERED = re.compile(r"\b(rank|worker|client|slot|index|task|member|process) (\d{1,9})\b")
 
 
@@ -140,7 +145,8 @@ def line_before(
     if main is None or len(main.support) < MOST_ALONE:
         return "", ""
     for event in events:
-        near = event is not main and event.support >= main.support and not event.after
+        faulty = event.harm >= ENOUGH_HARM or event.raised or _FAULTY.search(event.lines[min(event.lines)][0].message)
+        near = event is not main and event.support >= main.support and not event.after and faulty
         if near and all(_stands_before(event, main, number) for number in main.support):
             known = any(other.healthy and other.words.issuperset(event.key) for other in background.others)
             if not known:
@@ -187,7 +193,10 @@ def _events(chosen: Chosen) -> dict[int, EventWords]:
 def _doubts(chosen: Chosen) -> Iterable[str]:
     """Whether the event is the failure at all, if its words do not say so and nothing shows that it came first."""
     event = chosen.found[0].event if chosen.found else None
-    if event is not None and not (event.decisive or event.raised or event.told or event.harm >= ENOUGH_HARM):
+    plain = event is not None and not any(
+        _FAULTY.search(line.message) for own in event.lines.values() for line in own[:1]
+    )
+    if event is not None and plain and not (event.decisive or event.raised or event.told or event.harm >= ENOUGH_HARM):
         yield "Is this line the failure? It is what these incidents share and others lack, but no word of it says that something failed."
     if event is not None:
         yield from _beyond(event)

@@ -181,6 +181,7 @@ def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: W
     ]
     pieces = aligned(messages, names)
     records = [(line.whole, line.message) for lines in event.lines.values() for line in lines[:4]]
+    wholes = [whole for whole, _ in records]
     fields = () if event.raised else tuple(name for name in fields_behind(records) if name not in names)
     own = types and not set(types) & (_ANY_TYPE | PLAIN) and all(weights.of(item) >= 1 for item in types)
     for numbers in (False, True):
@@ -189,7 +190,7 @@ def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: W
         ):
             return
         for regex in regexes(pieces, weights, numbers=numbers, firm=len(event.lines) > 1):
-            found = replace(_found(event, score, types, with_fields(regex, fields)), numbers=numbers)
+            found = replace(_found(event, score, types, with_fields(regex, fields, wholes)), numbers=numbers)
             if len(found.support) == len(event.support):
                 yield found
     if own:

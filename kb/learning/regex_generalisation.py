@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kb.anomalies.core.severity_words import is_bad
 from kb.learning.tokenizer import LEADING, VERSION, Piece, Token, WordWeights, captured, gap
 from kb.regex.hazards import hazards
+from kb.regex.pattern import compiled
 from kb.rulebase.patterns import check
 
 ENOUGH = 2.4  # weight of the words of a regex that may represent the message
@@ -52,7 +53,7 @@ _ALGORITHMS = frozenset(
 _ANYWHERE = frozenset({"step", "port", "device", "pci", "path", "size", "seconds", "interface", "link", "url", "code"})
 ERRNO = "errno"  # the number behind it says what failed, as words do
 WILD = r".{0,120}"
-FIELD = r"(?:.{{0,40}}?\b{name}\W{{1,4}}(?P<{name}>[\w./:-]{{1,60}}))?"  # of a structured record, behind its message
+FIELD = r"(?:.{{0,160}}?\b{name}\W{{1,4}}(?P<{name}>[\w./:-]{{1,60}}))?"  # of a structured record, behind its message
 _BARE_VERSION = r"\w{1,20}"
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]+")
 QUOTE = r'\\?"'  # JSON escapes it
@@ -124,15 +125,28 @@ def _clause(pieces: Sequence[Piece], places: Sequence[int], first: int, last: in
     return first
 
 
-def with_fields(regex: Regex, names: Sequence[str]) -> Regex:
-    """The regex with the values of fields that structured records have behind the message, where they stand in a line."""
-    own = [name for name in names if f"(?P<{name}>" not in regex.text]
+def with_fields(regex: Regex, names: Sequence[str], lines: Sequence[str]) -> Regex:
+    """The regex with the values of fields that structured records have behind the message, where they stand in a line.
+
+    `lines`: those that the records are; a field that it does not fill on each of them is left out with its clause.
+    """
+    own = [
+        name
+        for name in names
+        if f"(?P<{name}>" not in regex.text and _fills(regex.text + FIELD.format(name=name), name, lines)
+    ]
     for many in range(len(own), 0, -1):
         text = regex.text + "".join(FIELD.format(name=name) for name in own[:many])
         said = regex.said + "".join(f"[?, {name} {{{name}}}]" for name in own[:many])
         if usable(text) and len(said) <= LONGEST_SAID:
             return replace(regex, text=text, said=said)
     return regex
+
+
+def _fills(text: str, name: str, lines: Sequence[str]) -> bool:
+    """Whether a regex captures something under a name on every line that it matches, and matches any."""
+    hits = [hit for line in lines if (hit := compiled(text).find(line)) is not None]
+    return bool(hits) and all(hit.groupdict().get(name) for hit in hits)
 
 
 def usable(regex: str) -> bool:
@@ -190,8 +204,8 @@ def _written(
 ) -> Iterator[Regex]:
     """The regex of the pieces from a word to a word, first with all that the message says around them, then alone.
 
-    What stands around them is asked for if no value is in it, or if the message is too short to be wrapped; otherwise it may be missing,
-    since programs wrap lines and write more or less around the same event. Its values are captured where it stands.
+    What stands behind them is asked for, as the texts tell it; where values make the message long, the line may end within it,
+    since programs wrap lines. What stands before them with a value may be missing. Values are captured where they stand.
     """
     chosen = (start, _with_value(pieces, stop, numbers=numbers))
     stop = _to_clause(pieces, chosen[1], MOST_BEHIND if firm else 0)
@@ -205,9 +219,13 @@ def _written(
     first, last = start if head else ahead, behind if short and not object_only else stop
     names: set[str] = set()
     spans = [*([(ahead, first - 1)] if head else []), (first, last), *([(last + 1, behind)] if tail else [])]
-    parts = [_part(pieces, span, names, numbers=numbers, core=chosen) for span in spans]
+    parts = [
+        _part(pieces, span, names, numbers=numbers, core=chosen, ends=span[0] > first and not object_only)
+        for span in spans
+    ]
     text = "".join(
-        regex if span == (first, last) else f"(?:{regex})?" for span, (regex, _) in zip(spans, parts, strict=True)
+        f"(?:{regex})?" if span[0] < first or (span[0] > first and object_only) else regex
+        for span, (regex, _) in zip(spans, parts, strict=True)
     )
     told = "".join(
         said if span == (first, last) else _clause_of(said) for span, (_, said) in zip(spans, parts, strict=True)
@@ -280,11 +298,17 @@ def _begins(piece: Piece) -> bool:
 
 
 def _part(
-    pieces: Sequence[Piece], span: tuple[int, int], names: set[str], *, numbers: bool, core: tuple[int, int]
+    pieces: Sequence[Piece],
+    span: tuple[int, int],
+    names: set[str],
+    *,
+    numbers: bool,
+    core: tuple[int, int],
+    ends: bool = False,
 ) -> tuple[str, str]:
     """A part of a message as a regex, and what it says. `names`: those taken, to which its own are added.
 
-    The first word of a message begins with a capital in some programs' logs and not in others. `core`: the words chosen.
+    `ends`: the line may end at each of its spaces, as a wrapped one does. The first word of a message begins with a capital in some programs' logs and not in others. `core`: the words chosen.
     """
     start, stop = span
     parts: list[str] = []
@@ -306,7 +330,8 @@ def _part(
         elif token.kind in ("word", "sign"):
             parts.append(QUOTE if token.text == '"' else escaped(token.text))
         elif token.kind == "space":
-            parts.append(" " if piece.fixed and token.text == " " else r"[ \t]{1,20}")
+            spaces = " " if piece.fixed and token.text == " " else r"[ \t]{1,20}"
+            parts.append(f"(?:$|{spaces}" if ends else spaces)
         elif token.kind == "number" and piece.fixed and _is_part(pieces, index):
             parts.append(escaped(token.text))
         elif token.kind == "number" and piece.fixed and (numbers or before.lower() == ERRNO):
@@ -321,7 +346,7 @@ def _part(
             names |= {name} if name is not None else set()
         said.append(told)
         before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
-    return "".join(parts), "".join(said)
+    return "".join(parts) + ")" * sum(part.startswith("(?:$|") for part in parts), "".join(said)
 
 
 def _is_part(pieces: Sequence[Piece], index: int) -> bool:

@@ -45,6 +45,11 @@ _OPPOSITES = {
     "unreachable": "reachable", "mismatch": "match", "mismatched": "matching", "corrupt": "intact", "corrupted": "intact", "stale": "fresh",
     "exceeded": "kept", "exhausted": "available", "broken": "fine", "dead": "alive", "not found": "found", "no longer": "again", "violated": "kept",
     "out of order": "in order", "unexpected": "expected", "stuck": "running", "unavailable": "available", "diverged": "agree", "error": "ok",
+    "quarantined": "released", "overlaps": "follows", "overlap": "follow", "given up": "complete", "used up": "available", "fragmented": "compact",
+    "differs": "matches", "differ": "match", "detached": "attached", "attached twice": "attached", "has no": "has", "have no": "have", "turned away": "admitted",
+    "fenced": "opened", "overdue": "on time", "is full": "has room", "is not": "is", "are not": "are", "was not": "was", "were not": "were", "did not": "did",
+    "does not": "does", "do not": "do", "rewound": "advanced", "blocked": "allowed", "dropped": "kept", "stopped": "started", "skipped": "taken",
+    "otherwise than": "as", "never": "always", "shrank": "grew", "withdrawn": "granted", "revoked": "granted", "inconsistent": "consistent",
 }  # fmt: skip
 SHARE = re.compile(r"(?<![\w.])(\d{1,9}) of (\d{1,9})(?![\w.])")
 _BAD = re.compile(rf"(?i)\b(?:{'|'.join(sorted(map(re.escape, _OPPOSITES), key=len, reverse=True))})\b")
@@ -183,7 +188,8 @@ def _prefixed(prefix: str, text: str) -> str:
 def _varied(message: str) -> str:
     """The message with other numbers and ids, and amounts in another unit."""
     other = _HEX.sub(lambda hit: hit[0][::-1] if "-" not in hit[0] else hit[0].replace("1", "2"), message)
-    other = _NUMBER.sub(lambda hit: str(int(hit[0]) + 3), other)
+    none = {hit.start() for hit in SHARE.finditer(other) if hit[1] == "0"}  # none of them: three would be no failure
+    other = _NUMBER.sub(lambda hit: hit[0] if hit.start() in none else str(int(hit[0]) + 3), other)
     other = _UNIT.sub(_in_smaller, other)
     return _PCI.sub(lambda hit: f"{hit['domain'] or ''}{(int(hit['bus'], 16) + 3) % 256:02x}{hit['rest']}", other)
 
@@ -225,7 +231,7 @@ def _twins(message: str) -> Iterator[Rewording]:
     fine = _success(message)
     if fine:
         yield Rewording("success", fine)
-    begin = _component(message)
+    begin = component_of(message)
     if begin:
         yield Rewording("slowness", f"{begin} is slow: took 12 s")
         yield Rewording("a retry", f"{begin}: attempt 1 of 3 did not work, retrying in 5 s")
@@ -251,7 +257,7 @@ def _success(message: str) -> str:
     )
 
 
-def _component(message: str) -> str:
+def component_of(message: str) -> str:
     """The words before the first that says what happened to it, or that something is wrong, without those that only lead to it.
 
     More words than name a thing, and what stands behind a value, tell what happened.

@@ -17,11 +17,11 @@ _UNNAMED = re.compile(
     r"(?<![\w-]of)(?<=\w) \.\.\.(?= [A-Za-z(]|[:,;])(?<!\b(?:to|by|at|on|in|is|as) \.\.\.)(?<!\b(?:for) \.\.\.)(?<!\b(?:from|with) \.\.\.)"
     r"|(?<=[a-z]{3}) N(?= (?:on|for|at|is|was|were|has|had|in|from|by|belongs|cannot|could) )(?<!\b(?:for) N)(?<!\b(?:from|with|than) N)"
 )
+_RANGE = re.compile(r"\bfrom (?:\w+ )?(?:N|\.\.\.) to (?:N|\.\.\.)$")  # both ends of it are told
 _TAKES = re.compile(r"\b(?:as|than|uses|expects|wants|has|got|is|was|needs|reads|says|found|runs|loaded|sent|gave)$")
 _ERRNO = re.compile(r"^Errno (\w{1,5}) ([A-Za-z][\w /'-]{2,60})$")
 _NUMBER_WORDS = {
     "number": "N",
-    "unit": "",
     "pci": "a device",
     "path": "a file",
     "url": "a URL",
@@ -79,6 +79,7 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\bdrain\b.*\b(?:node|host|machine)", "exclude_node_cluster"),
     (r"\breset\w*\b.*\bgpus?\b", "reset_gpu"),
     (r"\b(?:ticket|vendor|rma|support)\b", "hardware_ticket"),
+    (r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b|\b(?:templates?|prompts?|seeds?|bucketing|hyperparameters?|learning rate|retries|arena|pool size|batch size)\b", "change_config"),
     (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
     (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean)\w*\b.*\b(?:checkpoints?|files|space)", "free_space"),
     (r"\b(?:credential|permission|certificate|password|secret|(?:api|ssh) key|(?:access|hub|api|auth\w*) token|login|role|grant)s?\b", "fix_access"),
@@ -120,14 +121,16 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
         elif token.kind == "word" and VERSION.fullmatch(token.text):
             parts.append("...")
         elif token.kind == "varying":
-            parts.append(_NUMBER_WORDS.get(token.form, "..."))
+            unit = token.text if piece.fixed else ""
+            parts.append(unit if token.form == "unit" else _NUMBER_WORDS.get(token.form, "..."))
         elif token.kind == "number":
             glued = bool(parts) and parts[-1][-1:].isalpha()  # as in "sha256"
             parts.append(token.text if piece.fixed and (glued or parts[-2:] == ["Errno", " "]) else "N")
         else:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
-    text = re.sub(r" (?=[,;:])", "", _UNNAMED.sub("", " ".join("".join(parts).split()))).strip(" .,;:!-…'\"")
-    text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
+    text = re.sub(r" (?=[,;:])", "", _bare(" ".join("".join(parts).split()))).strip(" .,;:!-…'\"")
+    whole = _RANGE.search(text) is not None
+    text = text if whole else _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
     text = text.replace(" on ... ", " on a node ")
     if told and told[-1].token is not None and told[-1].token.kind == "varying" and _TAKES.search(text):
         text += " ..."  # an object that differs
@@ -135,6 +138,17 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
     if not re.search(r"[A-Za-z]{3}", text):
         return exception
     return _cut(f"{exception}: {text}" if exception else text)
+
+
+def _bare(text: str) -> str:
+    """The text without values that only tell one thing from another; where it names two of a kind, each keeps its own."""
+
+    def kept(hit: re.Match[str]) -> str:
+        noun = re.search(r"([A-Za-z][\w-]*)$", text[: hit.start()])
+        twice = noun is not None and len(re.findall(rf"(?i)\b{re.escape(noun[1])}s? (?:N\b|\.\.\.)", text)) > 1
+        return hit[0] if twice else ""
+
+    return _UNNAMED.sub(kept, text)
 
 
 def _cut(text: str) -> str:
@@ -219,5 +233,11 @@ def _describes(rest: str, words: Collection[str]) -> bool:
 
 
 def _action(text: str, known: Collection[str]) -> str:
-    low = text.lower()
-    return next((action for words, action in _ACTIONS if action in known and re.search(words, low)), OTHER_ACTION)
+    return next(
+        (
+            action
+            for words, action in _ACTIONS
+            if action in known and (re.search(words, text.lower()) or ("[A-Z]" in words and re.search(words, text)))
+        ),
+        OTHER_ACTION,
+    )

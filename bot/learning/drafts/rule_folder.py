@@ -17,7 +17,7 @@ from bot.learning.drafts.anonymise import Anonymiser, words_of
 from bot.learning.drafts.edge_logs import EdgeLogs, edge_logs_of
 from bot.learning.drafts.neighbours import Example, Neighbours, neighbours_of
 from bot.learning.drafts.rule_logs import RuleTester, frame_of, kept_words, match_logs, silent_logs
-from bot.learning.drafts.statements import Statements, cause_of, impact, statements, steps, told
+from bot.learning.drafts.statements import Statements, cause_of, circumstances, impact, statements, steps, told
 from bot.rulebase.loader import Knowledge
 from bot.runtime.redaction import redact_bytes
 from kb.errors import Fault
@@ -56,6 +56,7 @@ class DraftFolder:
 
     `said`: what people said when they closed the incidents, without anything that must not leave the site. `edge`: the result
     on rewordings of the event. `evidence`: the deciding lines, anonymised. `neighbours`: the result on the nearest failures of other rules. `before`: see `said_before` of `Candidate`.
+    `unborne`: a question about what people said of one incident only.
     """
 
     candidate: Candidate
@@ -66,13 +67,20 @@ class DraftFolder:
     evidence: tuple[str, ...] = ()
     neighbours: Neighbours = field(default_factory=Neighbours)
     before: str = ""
+    unborne: str = ""
 
     @property
     def questions(self) -> tuple[str, ...]:
         """What a reviewer should decide, each a sentence."""
         first = f"Right before it, all incidents say: {self.before}. Is that the failure, and this line what follows?"
         own = self.candidate.questions
-        return (*own, *([first] if self.before else []), *self.edge.questions, *self.neighbours.questions)
+        return (
+            *own,
+            *([first] if self.before else []),
+            *([self.unborne] if self.unborne else []),
+            *self.edge.questions,
+            *self.neighbours.questions,
+        )
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
@@ -134,7 +142,9 @@ def draft(
     before = [cleaner.line(candidate.before, keep)] if candidate.before else []
     evidence = (*evidence[:SHOWN_LINES], *before, *evidence[SHOWN_LINES:])
     said_before = cleaner.line(candidate.said_before, keep)
-    return DraftFolder(candidate, whole, tuple(missing), said, edge, evidence, neighbours, said_before)
+    return DraftFolder(
+        candidate, whole, tuple(missing), said, edge, evidence, neighbours, said_before, circumstances(people)
+    )
 
 
 def rule_text(candidate: Candidate, book: Rulebook) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from bot.learning.drafts.anonymise import Anonymiser, english
 from kb.learning.cases import Candidate
 from kb.learning.events import OTHER_PARTY
+from kb.learning.rewordings import component_of
 from kb.learning.rule_texts import imperative, sentences, steps_of
 from kb.learning.tokenizer import PLAIN
 from kb.rulebase.rule import FaultClass, Rulebook
@@ -21,13 +22,14 @@ from kb.rulebase.rule import FaultClass, Rulebook
 MOST_STEPS = 5
 LONGEST = 600  # characters of texts by people
 SAME = 0.66  # share of the words of the shorter of two steps that are the same
+SAME_PAIR = 0.5  # likewise if two words are
 SAME_CAUSE = 0.5  # likewise of two causes, which people put in more different words
 SAID = 1  # words of a cause that a line repeats, so that it may say a part of it
 _WORD = re.compile(r"[A-Za-z0-9-]{2,}")
 MOST_CHECKED = 200  # characters of a cause that the first step repeats
 # what ends the cause comes before what keeps it from coming back
 _STOPS = re.compile(r"(?i)^(?:stop|kill|cancel|pause|suspend|abort|disable|freeze|quarantine)\b")
-_TAKES_AWAY = re.compile(r"(?i)^(?:delete|remove|purge|wipe|kill|evict)\b")
+_TAKES_AWAY = re.compile(r"(?i)^(?:end|release|delete|remove|purge|wipe|kill|evict)\b")
 # what starts the job again, when all else is done
 _LAST = frozenset({"resubmit", "restart_from_checkpoint", "restart_in_place"})
 # right whatever the cause was
@@ -40,27 +42,35 @@ _PLACES: Sequence[tuple[str, str, str]] = (
      "the hardware of the node: its kernel log, sensors and firmware, and a burn-in test"),
     (r"pods?|spot|reclaim\w*|preempt\w*|schedule\w*|scheduling|reserve\w*|reservations?|partitions?|placement|autoscal\w*|evict\w*|claims?|requested|maintenance|drain\w*|(?:un)?cordon\w*|pool", "look_at_logs",
      "the scheduler's events of that time, and what else ran on the nodes"),
-    (r"images?|registry|containers?|signed|signature|digests?|tags?|bundles?|ci|published?", "look_at_logs", "when what the line names was built, signed and published, from what and for what"),
+    (r"images?|registry|containers?|signed|signature|digests?|tags?|bundles?|ci|published?", "look_at_logs", "when {thing} was built, signed and published, from what and for what"),
     (r"certificates?|credentials?|permissions?|passwords?|secrets?|keys?|roles?|grants?|login|accounts?|rights", "look_at_logs",
      "the credential that the program used: since when, until when and for what it is valid"),
-    (r"memory|huge pages?|pages?|shm|ram|swap|arena|heap|allocate\w*|allocations?|allocators?|fragment\w*|leak\w*", "check_memory",
+    (r"huge pages?|shm|ram|swap|leftover|memory of the node|host memory|other process\w*", "check_memory",
      "the memory of the node: what is in use, by which process, and what earlier jobs left"),
     (r"buckets?|lifecycle|quotas?|inodes?|mounts?|file ?systems?|disks?|storage|nfs|lustre|volumes?|object store|small files|scratch|space|stripes?|tiers?", "check_storage",
      "the storage: its own log and rules of that time, and its usage by folder"),
-    (r"licen[cs]es?|seats?|sessions?|slots?|endpoints?|connections?|consumers?|clients?|groups?", "look_at_logs",
-     "who else holds or uses what the line speaks of, in the list of the service that gives it out"),
+    (r"licen[cs]es?|seats?|sessions?|consumer groups?", "look_at_logs",
+     "who else holds or uses {thing}, in the list of the service that gives it out"),
     (r"daemons?|services?|servers?|brokers?|prox(?:y|ies)|agents?|leaders?|controllers?|quorum|gateways?", "look_at_logs",
      "the log, the settings and the uptime of the service that wrote the line, or that it talked to"),
     (r"shards?|datasets?|tokeni[sz]\w*|re-tokeni[sz]\w*|vocabular\w*|corpus|samples?|manifests?|journals?|segments?|index(?:es)?|files?|folders?|checkpoints?|snapshots?|overwr\w*|cop(?:y|ied)|retention|sync\w*|records?", "check_data",
-     "who wrote, moved or deleted the data that the line speaks of, and when"),
-    (r"config\w*|settings?|flags?|options?|parameters?|limits?|time-?outs?|defaults?|templates?|prompts?|seeds?|batch(?:es)?|hyperparameters?", "look_at_logs",
+     "who wrote, moved or deleted the data behind {thing}, and when"),
+    (r"config\w*|settings?|flags?|options?|parameters?|limits?|time-?outs?|defaults?|allows?|per process|templates?|prompts?|seeds?|batch(?:es)?|variable-length|hyperparameters?", "look_at_logs",
      "the settings of the run, next to those of the last good run"),
     (r"code|caches?|commit|branch|stale|versions?|upgrad\w*|updates?|updated|updating|drivers?|packages?|librar(?:y|ies)|releases?|deploy\w*|rebuilt|architectures?", "look_at_logs",
      "the versions of code and packages that the run loaded, on each node, next to those of the last good run"),
 )  # fmt: skip
 _NUMBERS = ("One", "Two", "Three", "Four", "Several")
 _BY_DOMAIN = {"network": 0, "hardware": 1}
-_ELSEWHERE = ("look_at_logs", "what the same program logged before the line, next to a good run")
+_ELSEWHERE = ("look_at_logs", "the lines before this one in the same log, next to those of a good run")
+LEAST_PLACE = 2  # score of a place: a word of the cause, or two of the remedy and the line
+# what held in one incident only: its time, and how much it was. It stays in what people wrote, and instructs nobody
+_CIRCUMSTANCE = re.compile(
+    r"(?i),? \b(?:(?:over|in|during|on|since|for|at|within) (?:(?:a|an|the|one|that|last|this|\d+) )?(?:(?:next|last|same) )?"
+    r"(?:days?|weekends?|evenings?|mornings?|afternoons?|nights?|weeks?|hours?|minutes?|midnight|noon|mondays?|tuesdays?|wednesdays?|thursdays?|fridays?|saturdays?|sundays?)"
+    r"|of the (?:day|week|month) before|(?:yesterday|tonight|overnight|last night)|by (?:one|two|three|\d+)|after \d+ (?:days?|hours?|minutes?)"
+    r"|(?:to|from|of) \d+(?:\.\d+)?(?: ?(?:[KMGT]i?B|k|ms|s|h|min|minutes?|hours?|days?|%|per cent))?(?! [a-z]{3,} of\b))(?=[\s,.;]|$)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,23 @@ def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: 
     causes = _merged([[Told("", _begun(text)[:LONGEST])] for text in (*notes, *more) if text])
     told = _merged([[Told(step.action, step.text[:LONGEST]) for step in own] for own, _ in each])
     return Statements(tuple(causes), tuple(_in_order(told)[:MOST_STEPS]), len(candidate.support))
+
+
+def in_general(text: str) -> str:
+    """A sentence without the time and the amounts of the one incident that it tells of; as it is if no word is left."""
+    bare = " ".join(_CIRCUMSTANCE.sub("", text).split())
+    return bare if re.search(r"[A-Za-z]{3}", bare) else text
+
+
+def circumstances(people: Statements) -> str:
+    """A question about what people wrote of one incident and the rule leaves out; empty if there is none."""
+    found = [
+        hit[0].strip(" ,") for item in (*people.causes, *people.steps) for hit in _CIRCUMSTANCE.finditer(item.text)
+    ]
+    if not found:
+        return ""
+    said = ", ".join(f"'{item}'" for item in dict.fromkeys(found))
+    return f"People also wrote {said}. The rule leaves that out, since the lines do not bear it out: does it hold for each occurrence?"
 
 
 def _begun(text: str) -> str:
@@ -169,6 +196,7 @@ def _same(one: Told, other: Told) -> bool:
     if one.action in _LAST and one.action == other.action and min(len(left), len(right)) <= 1:
         return True  # "resume", and from where
     least = SAME if one.action else SAME_CAUSE
+    least = SAME_PAIR if one.action and len(left & right) > 1 and one.action == other.action else least
     return bool(left and right) and len(left & right) >= least * min(len(left), len(right))
 
 
@@ -183,7 +211,8 @@ def cause_of(candidate: Candidate, people: Statements) -> str:
         return f"Not known yet: the close-outs name the class {candidate.fault} and no cause."
     said = _words(" ".join(event.message for event in candidate.events.values()))
     alone = candidate.events and all(len(_words(cause.text) & said) < SAID for cause in people.causes)
-    return f"{_wrote(people)}{' The line itself does not say so.' if alone else ''}"
+    general = replace(people, causes=tuple(replace(cause, text=in_general(cause.text)) for cause in people.causes))
+    return f"{_wrote(general)}{' The line itself does not say so.' if alone else ''}"
 
 
 def _wrote(people: Statements) -> str:
@@ -234,7 +263,8 @@ def _advised(people: Statements, *, sure: bool) -> Iterator[dict[str, str]]:
     """The steps with how often people took each. `sure`: nobody named a cause on which they depend."""
     before: list[Told] = []
     for step in people.steps:
-        text, small = step.text.rstrip("."), f"{step.text[:1].lower()}{step.text[1:]}".rstrip(".")
+        text = in_general(step.text).rstrip(".")
+        small = f"{text[:1].lower()}{text[1:]}"
         beside = [other for other in before if (other.action in _LAST) == (step.action in _LAST)]
         instead = bool(beside) and not any(step.known & other.known for other in beside)
         if instead:
@@ -257,7 +287,8 @@ def _check(candidate: Candidate, people: Statements, fault: FaultClass, book: Ru
         [cause.text for cause in people.causes], [step.text for step in people.steps] + messages, fault
     )
     action = action if action in book.actions else "look_at_logs"
-    cause = " Or: ".join(cause.text for cause in people.causes)
+    place = place.replace("{thing}", _thing(messages))
+    cause = " Or: ".join(in_general(cause.text) for cause in people.causes)
     cause = cause if len(cause) <= MOST_CHECKED else f"{cause[:MOST_CHECKED].rpartition(' ')[0]} ..."
     sides = (
         " The line names a second party: find out which of the two is at fault."
@@ -265,6 +296,13 @@ def _check(candidate: Candidate, people: Statements, fault: FaultClass, book: Ru
         else ""
     )
     return [{"action": action, "text": f"Check {place}. It is the known cause if you find this: {cause}{sides}"}]
+
+
+def _thing(messages: Sequence[str]) -> str:
+    """What a line is about, in its own words."""
+    begin = component_of(messages[0]) if messages else ""
+    words = [word for word in begin.split() if word.isalpha()]
+    return f"the {' '.join(words)} of this line" if len(words) > 1 else "what this line names"
 
 
 def _place(causes: Iterable[str], others: Iterable[str], fault: FaultClass) -> tuple[str, str]:
@@ -275,7 +313,7 @@ def _place(causes: Iterable[str], others: Iterable[str], fault: FaultClass) -> t
         for words, _, _ in _PLACES
     ]
     scores = [2 * len(own) + len(more - own) for own, more in found]
-    best = scores.index(max(scores)) if max(scores) else _BY_DOMAIN.get(fault.domain)
+    best = scores.index(max(scores)) if max(scores) >= LEAST_PLACE else _BY_DOMAIN.get(fault.domain)
     return _ELSEWHERE if best is None else _PLACES[best][1:]
 
 

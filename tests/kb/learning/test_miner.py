@@ -447,14 +447,18 @@ def test_all_of_them_is_health_only_where_a_good_run_shows_it():
 
 
 def test_the_pattern_reaches_what_the_title_tells():
-    """Each value of the line is captured and told, with its unit; what may be missing is a clause that is left out with its values."""
+    """Each value of the line is captured and told, with its unit; the line may end where a program wraps it, and nowhere else."""
     text = "[rank1]: fatal: depot table is full: {0} of {0} seats taken within {1} s, reader of part {2} turned away for good\n"
     candidate = found([case(item, text.format(item * 8, item, item * 9)) for item in (1, 2, 3)])
     regex = candidate.match["line"]["regex"]
     assert re.search(regex, text.format(64, 12, 71)).groupdict() == {
         "value_1": "64", "value_2": "64", "value_3": "12", "value_4": "s", "value_5": "71",
     }  # fmt: skip
-    assert re.search(regex, "depot table is full: 64 of 64 seats taken within 12 ms").group("value_4") == "ms"
+    start = "depot table is full: 64 of 64 seats taken within 12 ms"
+    assert re.search(regex, f"{start}, reader of").group("value_4") == "ms"
+    assert [re.search(regex, f"{start}{more}") for more in ("", ", evicting idle ones", ", reader of all")] == [
+        None
+    ] * 3
     assert candidate.said == (
         "depot table is full: {value_1|...} of {value_2|...} seats taken within {value_3|...} {value_4|...}"
         "[?, reader of part {value_5} turned away for good]"
@@ -503,3 +507,19 @@ def test_what_nobody_said_is_asked():
     )
     told = [replace(item, note="the owner had moved", action="restarted the owner") for item in leases(1, 2)]
     assert found(told).questions == ("Can this line have another cause here? People named one in 2 of 2 incidents.",)
+
+
+@pytest.mark.parametrize("between", [9, 70])
+def test_a_field_is_captured_where_every_record_has_it(between):
+    """Whatever stands between it and the message."""
+    text = '{{"msg":"shelf was pulled while labels were printing","level":"error","ts":"{pad}","boxes":{0}}}\n'
+    cases = [case(item, text.format(item * 7, pad="2" * between)) for item in (1, 2, 3)]
+    regex = found(cases).match["line"]["regex"]
+    assert re.search(regex, text.format(35, pad="1" * between)).group("boxes") == "35"
+
+
+def test_a_field_too_far_behind_is_left_out():
+    """A clause that is never shown tells a reviewer nothing."""
+    text = '{{"msg":"shelf was pulled while labels were printing","level":"error","note":"{pad}","boxes":{0}}}\n'
+    candidate = found([case(item, text.format(item * 7, pad="x y " * 60)) for item in (1, 2, 3)])
+    assert "boxes" not in candidate.match["line"]["regex"] + candidate.said

@@ -157,3 +157,10 @@ def test_success_says_nothing_of_the_reason():
         item.kind: item.text for item in edge_of(EventWords("upload was aborted by a lifecycle rule: 24 h old")).near
     }
     assert near["success"].endswith("upload was completed")
+
+
+def test_none_of_several_stays_none():
+    """Another number of what is used up would be no failure."""
+    edge = edge_of(EventWords("desk permits used up: 0 of 48 desks left, 9 guests wait"))
+    assert {"desk permits used up: 0 of 51 desks left, 12 guests wait"} < {item.text for item in edge.variations}
+    assert "desk permits available" in {item.text for item in edge.near}

@@ -16,8 +16,8 @@ KNOWN = (
 def test_a_title_says_what_the_event_says():
     """What varies between incidents becomes a word for its kind."""
     pieces = aligned(["put of 3 MiB refused: bucket quota reached", "put of 41 MiB refused: bucket quota reached"])
-    assert sentence_of(pieces) == "put of N refused: bucket quota reached"
-    assert sentence_of(pieces, "QuotaError") == "QuotaError: put of N refused: bucket quota reached"
+    assert sentence_of(pieces) == "put of N MiB refused: bucket quota reached"
+    assert sentence_of(pieces, "QuotaError") == "QuotaError: put of N MiB refused: bucket quota reached"
 
 
 def test_a_long_title_ends_with_a_clause_or_a_word():
@@ -69,10 +69,24 @@ def test_what_is_no_sentence_of_steps_is_kept_as_it_is():
     assert other == ("it was back the next day",)
 
 
-def test_a_title_has_no_unit_and_ends_with_a_clause():
-    """The rule finds any unit; a value behind the clause that says what is wrong is left out."""
+def test_a_title_has_its_unit_and_ends_with_a_clause():
+    """A number without its unit says little; a value behind the clause that says what is wrong is left out."""
     pieces = aligned(["ticket expired 41 s before barrier, 3 of 8", "ticket expired 7 s before barrier, 5 of 8"])
-    assert sentence_of(pieces) == "ticket expired N before barrier"
+    assert sentence_of(pieces) == "ticket expired N s before barrier"
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("chunk {0} covers chunk {1} by {0} rows", "chunk N covers chunk N by N rows"),
+        ("reader returned block {0} when block {1} was due", "reader returned block N when block N was due"),
+        ("lane {0} of the log went from mark {1} to {0}", "lane N of the log went from mark N to N"),
+        ("lease {0} on the shelf is lost", "lease on the shelf is lost"),
+    ],
+)
+def test_a_title_keeps_both_of_two_things_of_a_kind(said, title):
+    """A value that only tells one thing from another is left out unless there are two of them."""
+    assert sentence_of(aligned([said.format(31, 77), said.format(4, 95)])) == title
 
 
 def test_actions_come_from_what_was_done():
