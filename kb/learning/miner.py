@@ -20,7 +20,7 @@ from kb.learning.discriminating_patterns import (
     ranked,
     together,
 )
-from kb.learning.events import CaseEvent, events_of
+from kb.learning.events import ENDING, CaseEvent, events_of
 from kb.learning.existing_rules import explained, is_consequence_of
 from kb.learning.negative_corpus import Background
 from kb.learning.structural_conditions import shared_observations
@@ -45,7 +45,9 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
     names = frozenset().union(*(case.names for case in alike))
     besides = frozenset({fault, *rulebook.faults[fault].explains})
     events = [
-        _weighed(event, fault, rulebook) for event in events_of(alike) if len(event.support) >= min(2, len(alike))
+        _weighed(event, fault, rulebook)
+        for event in events_of(alike)
+        if len(event.support) >= min(2, len(alike)) and not _ends_anything(event)
     ]
     best = ranked(events, by_id, background)[:TRIED]
     if fault == CODE_BUG or _only_plain_bugs(best, by_id):
@@ -99,6 +101,11 @@ def _without(
     if isinstance(found, Refusal):
         return found
     return replace(found, asked=tuple(case.id for case in cases))
+
+
+def _ends_anything(event: CaseEvent) -> bool:
+    """Whether an event is how any program ends that fails, such as `Aborted (core dumped)`: it tells no fault from another."""
+    return all(ENDING.search(line.message) for lines in event.lines.values() for line in lines)
 
 
 def _weighed(event: CaseEvent, fault: str, rulebook: Rulebook) -> CaseEvent:

@@ -228,7 +228,9 @@ class IterationLines:
         line = text.partition(b"\n")[0]
         match = FORMATS[form].find.match(line, at)
         point = FORMATS[form].read(match) if match else None
-        if point is None and FORMATS[form].name not in BESIDE:  # a line beside the iterations is of its form, or of none
+        if (
+            point is None and FORMATS[form].name not in BESIDE
+        ):  # a line beside the iterations is of its form, or of none
             point = read_line(line)
         if point is None:
             return None

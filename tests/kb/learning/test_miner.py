@@ -183,6 +183,14 @@ def test_of_lines_without_a_word_of_failure_the_one_that_says_most_is_taken_and_
     assert candidate.questions[0].startswith("Is this line the failure?")
 
 
+@pytest.mark.parametrize("ending", ["*** Check failure stack trace: ***", "Aborted (core dumped)"])
+def test_how_any_program_ends_is_never_the_pattern(ending):
+    """Also where incidents share nothing else that others lack: such a rule would name every abort."""
+    words = ("shelf", "anchor", "violin")
+    result = mine([case(item, f"{words[item - 1]} broke\n{ending}\n") for item in (1, 2, 3)], others(), BOOK)
+    assert isinstance(result, Refusal)
+
+
 def test_a_rule_is_about_the_incident_that_it_was_asked_for():
     """Also if others closed as the same fault share more among themselves."""
     candidate = found([*leases(1), *(case(item, OTHER_FAILURE.format(item)) for item in (7, 8, 9))])

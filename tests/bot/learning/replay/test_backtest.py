@@ -86,7 +86,7 @@ def test_a_replaced_rule_is_tried_against_what_it_was(base, database):
     lost = add(database, base.known, FULL, job="1", said=wrong("storage_io"))
     path = "storage/disk-full/rule.yaml"
     text = base.files[path].replace("match:\n", "match:\n  steps:\n    regex: 'step \\d+ .{1,9} loss'\n", 1)
-    text = text.replace("remediation:\n", "when: errno and not steps\nremediation:\n", 1)
+    text = text.replace("\nremediation:\n", "\nwhen: errno and not steps\nremediation:\n", 1)
 
     told = backtest(trial(base, {path: text}), database, {}, workers=1)
 
@@ -158,7 +158,7 @@ TEXTS = (OOM, FULL, LEASE, GOOD, LEASE + OOM, OOM + FULL, FULL + "lease of volum
 def test_both_answers_are_those_of_the_two_rule_bases(base, few_rules):
     """As a whole diagnosis with each of them gives; where nothing is heard the two are the same."""
     narrower = base.files["storage/disk-full/rule.yaml"].replace(
-        "remediation:\n", "not_when:\n- reason: none\n  if: text\nremediation:\n", 1
+        "\nremediation:\n", "\nnot_when:\n- reason: none\n  if: text\nremediation:\n", 1
     )
     extra = {PATH: rule(status="experimental") + "explains: [cuda_oom]\n", "storage/disk-full/rule.yaml": narrower}
     for path, text in extra.items():
