@@ -101,8 +101,8 @@ class Statements:
 
     @property
     def noted(self) -> int:
-        """In how many incidents they named a cause."""
-        return len(frozenset[int]().union(*(cause.known for cause in self.causes)))
+        """In how many incidents they named a cause, as far as known: a cause told among the steps may be of an incident with a note."""
+        return min(self.many, len(frozenset[int]().union(*(cause.known for cause in self.causes))))
 
 
 def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: frozenset[str]) -> Statements:
