@@ -86,7 +86,7 @@ _UNIT_BYTES = {b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30, b"t": 2.0**40}
 
 # amounts of memory that grow in a healthy run, too: totals, what was moved, and what is kept on purpose; and what was refused
 _NO_GAUGE = lazy_compile(
-    rb"(?i)tried|out of|error|fail|requir|request|exceed|insufficien|kill|cach|total|limit|transfer|cop(?:y|ied)|read|writ|mov|sent|recei|load|free|avail|disk|swap|map|peak|max|saved|buffer|pool|process(?:ed|ing)"
+    rb"(?i)tried|out of|error|fail|require|requiring|request|exceed|insufficient|kill|cache|caching|total|limit|transfer|cop(?:y|ied)|read|writ|mov|sent|recei|load|free|avail|disk|swap|map|peak|max|saved|buffer|pool|process(?:ed|ing)"
 )
 _MEMORY_WORD = lazy_compile(rb"(?i)(?<![a-z])(?:mem|memory|rss|ram|heap)(?![a-z])")
 _AMOUNT_AT_END = lazy_compile(rb"(?<![\w.])(?P<gauge>\d{1,9}(?:\.\d{1,6})?) ?(?P<gauge_unit>[KMGT])i?$")
