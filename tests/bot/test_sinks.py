@@ -223,12 +223,12 @@ def test_the_database_holds_none(raw, tmp_path):
 # Commands that show what is stored, with their arguments; all others show reports (above), logs (their own tests), or rules.
 STORED: dict[str, tuple[str, ...]] = {
     "incidents list": (), "incidents show": ("1",), "incidents handover": (), "digest": ("--week", "2026-W47"), "nodes barred": (),
-    "nodes lemons": (), "baselines list": (), "store show": (), "rules proposals": (),
+    "nodes lemons": (), "baselines list": (), "store show": (), "rules proposals": (), "mutes list": (),
 }  # fmt: skip
 OTHERS = frozenset(
     """diagnose watch serve logs evaluate backfill demo|rules list|rules show|rules lint|rules test|rules lock|rules docs|rules new
     rules diff|rules stats|rules advise|rules backtest|rules propose|incidents close|incidents ack|incidents assign|incidents snooze
-    incidents merge|incidents reopen|nodes bar|nodes confirm|nodes refuse|nodes lift|nodes exclude|nodes excluded|baselines keep|baselines drop|store tidy
+    incidents merge|incidents reopen|nodes bar|nodes confirm|nodes refuse|nodes lift|nodes exclude|nodes excluded|baselines keep|baselines drop|mutes add|mutes end|store tidy
     store pin|store unpin|store unpack|pages|config check|config example|config schema""".replace("\n", "|").split("|")
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from kb.rulebase.rulebook import load
 
 VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
 BY_HAND = "silent/by-hand.log"  # test lines added by a person
+_CAPTURE = re.compile(r"\(\?P<(\w+)>")
 _KEY = re.compile(r"([a-z_]+):")
 _OF_A_LINE = frozenset({"regex", "not_line", "confirm", "level", "recovered"})
 _FIELDS: Mapping[str, str] = {
@@ -45,7 +46,10 @@ def edited(files: Mapping[str, bytes], edits: DraftEdits) -> dict[str, bytes]:
     if edits.remediation:
         rule["remediation"] = _steps(rule.get("remediation"), edits.remediation)
     if edits.regexes is not None and edits.regexes != regexes_of(rule):
+        before = regexes_of(rule) or ()
         _look_for(rule, edits.regexes)
+        lost = _captured(before) - _captured(edits.regexes)
+        rule = {key: value if key == "match" else _without_holes(value, lost) for key, value in rule.items()}
     changed = {**files, path: written(rule)}
     by_hand = f"{path.rpartition('/')[0]}/{BY_HAND}"
     changed.pop(by_hand, None)
@@ -150,6 +154,23 @@ def _field(text: str, fault: Fault) -> str:
         if hit is not None:
             return _FIELDS.get(hit[1], "title")
     return "title"
+
+
+def _captured(regexes: Sequence[str]) -> frozenset[str]:
+    """The names that regexes capture, also of one that is not complete."""
+    return frozenset(name for regex in regexes for name in _CAPTURE.findall(regex))
+
+
+def _without_holes(value: Any, lost: frozenset[str]) -> Any:
+    """Return the texts of a rule without the holes, and the clauses around them, that no pattern fills any longer."""
+    if isinstance(value, dict):
+        return {key: _without_holes(item, lost) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_holes(item, lost) for item in value]
+    if not isinstance(value, str) or not lost:
+        return value
+    hole = rf"\{{(?:{'|'.join(sorted(lost))})(?:\|([^{{}}]*))?\}}"
+    return re.sub(hole, lambda found: found[1] or "…", re.sub(rf"\[[?,][^\[\]]*?{hole}[^\[\]]*\]", "", value))
 
 
 def _steps(before: Any, texts: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from kb.regex.one_pass import one_pass
 LINES = (
     "", "node-1:12:34 [0] NCCL INFO Bootstrap", "XNCCL INFO", "RCCL version 2.18", "HCCL error", "HCL: port down", "libtpu.so", "mylibtpu",
     "TPU v4 found", "RuntimeError: CUDA error: an illegal memory access", "CUDA is not available", "cuda:0", "xcuda:0", "device='cpu'",
-    "device_type: mps", "hipErrorNoDevice", "HIP error: out of memory", "H100-SXM", "NVRM: Xid 79", "Level Zero", "überhpu:0", "\ud800 npu:3",
+    "device_type: mps", "hipErrorNoDevice", "HIP error: out of memory", "H100-SXM", "NVRM: Xid 79", "Level Zero", "überhpu:0", "\ud800 npu:3", "neuron:nd0:hbm error", "Neuron runtime failed",
 )  # fmt: skip
 
 

@@ -131,3 +131,17 @@ def test_what_is_more_than_lines_is_not_edited_as_lines():
 def test_what_a_rule_looks_for_is_told_in_lines(rule, lines):
     """A reviewer reads what each pattern is, without the parts that all learned rules share."""
     assert looks_for(rule) == lines
+
+
+@pytest.mark.parametrize("regexes", [("fabricd: partition lost",), ("fabricd: (partition",)])
+def test_texts_lose_the_holes_that_an_edited_pattern_no_longer_fills(regexes):
+    """Their errors would stand at a field that the person did not touch and cannot mend."""
+    told = RULE | {
+        "match": {"line": {"regex": "fabricd: partition (?P<value_1>\\d+) lost after (?P<value_2>\\d+) s"}},
+        "summary": "Partition {value_1|...} lost[? after {value_2} s] on {node|a node}.",
+    }
+    del told["when"]
+    files = {PATH: yaml.safe_dump(told, sort_keys=False).encode()}
+    changed = edited(files, DraftEdits(title="Fabric lost", regexes=regexes, remediation=("Look at the port.",)))
+    assert rule(changed)["summary"] == "Partition ... lost on {node|a node}."
+    assert set(wrong(changed, default_folder())) <= {"patterns"}
