@@ -135,7 +135,7 @@ def test_what_a_rule_looks_for_is_told_in_lines(rule, lines):
 
 @pytest.mark.parametrize("regexes", [("fabricd: partition lost",), ("fabricd: (partition",)])
 def test_texts_lose_the_holes_that_an_edited_pattern_no_longer_fills(regexes):
-    """Their errors would stand at a field that the person did not touch and cannot mend."""
+    """Their errors would stand at a field that the person did not touch and cannot fix."""
     told = RULE | {
         "match": {"line": {"regex": "fabricd: partition (?P<value_1>\\d+) lost after (?P<value_2>\\d+) s"}},
         "summary": "Partition {value_1|...} lost[? after {value_2} s] on {node|a node}.",
