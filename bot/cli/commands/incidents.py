@@ -35,7 +35,7 @@ def list_incidents(
         str | None, typer.Option("--fault", help="Only this fault class; none for failures without a known cause.")
     ] = None,
     node: Annotated[
-        str | None, typer.Option("--node", metavar="NAME", help="Only incidents that suspect this node.")
+        str | None, typer.Option("--node", metavar="NAME", help="Only incidents in which this node is a suspect.")
     ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="SPAN", help="Only the last days, such as 7d.")
@@ -222,7 +222,7 @@ def snooze(
     note: Note = "",
     tenant: OfTenant = "default",
 ) -> None:
-    """Snooze an incident: until then, it sends no reminders and leaves the to-do list."""
+    """Snooze an incident. Until the snooze ends, it sends no reminders and isn't on the to-do list."""
     from bot.cli.incident_actions import asleep_until, take
 
     say(take(incident_id, tenant, "snooze", until=asleep_until(until, span, datetime.now(UTC)), note=note))

@@ -23,7 +23,9 @@ def watch(
     pids_of: Annotated[
         str,
         typer.Option(
-            "--pids-of", metavar="REGEX", help="Likewise, by a regular expression for the command line or a word of it."
+            "--pids-of",
+            metavar="REGEX",
+            help="Find the ranks' processes by a regular expression that matches the command line or one of its words.",
         ),
     ] = "",
     py_spy: Annotated[

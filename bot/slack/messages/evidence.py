@@ -28,7 +28,7 @@ def evidence_message(report: Report, around: Around) -> Message:
     for item in items[:_ITEMS]:
         blocks += _item(item, around, report)
     if not items:
-        blocks += rich(paragraph(words("This answer rests on no line of a log.")))
+        blocks += rich(paragraph(words("No log line supports this answer.")))
     elif len(items) > _ITEMS:
         blocks.append(note(f"… and {text_format.many(len(items) - _ITEMS, 'more place')} in the evidence file"))
     return fit(Message(escaped(head, FALLBACK), tuple(blocks)))
