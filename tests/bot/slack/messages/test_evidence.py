@@ -44,7 +44,7 @@ def test_a_long_traceback_keeps_its_end():
 def test_an_answer_without_lines_says_so():
     """As one of a scheduler's states."""
     message = evidence_message(report_of(), {})
-    assert "rests on no line of a log" in read(message.blocks)
+    assert "No log line supports this answer" in read(message.blocks)
 
 
 def test_hostile_lines_fit_and_hold_no_secret():
