@@ -17,7 +17,7 @@ from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import RankedEvent, choose_events, ending_of, rank_events
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
-from kb.anomalies.nodes.evidence import TurningPoint
+from kb.anomalies.nodes.evidence import TurningPoint, is_of_a_line
 from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_end
 from kb.anomalies.nodes.suspects import suspects
 from kb.anomalies.runs.baseline_diff import (
@@ -39,7 +39,6 @@ from kb.anomalies.time.stage import stage_at
 from kb.report import EvidenceItem, Indicator, Indicators
 
 SHOWN = 200  # characters of a line
-_OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is about one line
 MOST_LINES = 5  # that stand out, of all kinds together
 MOST_CHANGED = 8
 MOST_UNLIKE = 4
@@ -299,7 +298,7 @@ def _last_line(odd: OddNode) -> str:
 
 def _why_odd(odd: OddNode) -> str:
     """Say why a node stands out, with the line that it is about."""
-    return f"{odd.why}: {odd.spot.text.strip()[:SHOWN]}" if odd.spot and _OF_A_LINE.search(odd.why) else odd.why
+    return f"{odd.why}: {odd.spot.text.strip()[:SHOWN]}" if odd.spot and is_of_a_line(odd.why) else odd.why
 
 
 def _item(place: int, spot: LineRef) -> EvidenceItem:

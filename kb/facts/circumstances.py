@@ -6,6 +6,7 @@ where the logs or the job's description show it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
@@ -129,8 +130,8 @@ def _texts(facts: Facts) -> Iterator[str]:
         yield from (line for _, line in tail_lines(stream.summary))
 
 
-def _shows(regex: object, texts: list[str]) -> bool:
-    return any(regex.search(text) for text in texts)  # type: ignore[attr-defined]
+def _shows(regex: re.Pattern[str], texts: list[str]) -> bool:
+    return any(regex.search(text) for text in texts)
 
 
 def _processes(facts: Facts, places: Places, texts: list[str]) -> str:
@@ -207,9 +208,9 @@ def _job(facts: Facts) -> str:
     return ids.pop() if len(ids) == 1 else ""
 
 
-def _older(regex: object, least: tuple[int, int], texts: list[str]) -> bool:
+def _older(regex: re.Pattern[str], least: tuple[int, int], texts: list[str]) -> bool:
     """Whether the texts state a release, and only releases before `least`."""
-    found = {tuple(int(part) for part in match.groups() if part) for text in texts for match in regex.finditer(text)}  # type: ignore[attr-defined]
+    found = {tuple(int(part) for part in match.groups() if part) for text in texts for match in regex.finditer(text)}
     return bool(found) and all(release < least for release in found)
 
 

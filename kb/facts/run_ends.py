@@ -70,7 +70,7 @@ _ASKED_TO_STOP = lazy_compile(
     r"(?i)\b(?:asked|told|requested) to (?:stop|leave|exit|terminate)\b|\b(?:stop|shutdown|termination) (?:was |is )?requested\b"
 )
 _LEAVES = lazy_compile(r"(?i)\b(?:safe|saved|written|leaving|exiting|stopping)\b")
-_COLOUR = lazy_compile(r"\x1b\[[\d;]{0,12}m")
+COLOUR = lazy_compile(r"\x1b\[[\d;]{0,12}m")
 _FORWARDED = lazy_compile(r"(?:\x1b\[[\d;]{0,8}m)?\((?:[^()\n]{1,80} )?pid=\d{1,9}\b")
 # A sentence about the future, a condition, a part, another job or a failure is not an end.
 _NO_END = lazy_compile(
@@ -202,9 +202,8 @@ class EndLine:
 def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
     """Yield the lines that report a normal or planned end, the last first. `lines`: offset and text, in order."""
     last = lines[-LAST:]
-    for place in range(len(last) - 1, -1, -1):
-        offset, line = last[place]
-        text = _COLOUR.sub("", line[:_CUT])
+    for place, (offset, line) in reversed(list(enumerate(last))):
+        text = COLOUR.sub("", line[:_CUT])
         if not _has(text, _END_WORDS) or quoted(text.encode()):
             continue
         settled = _NO_END.search(text) is None
@@ -232,7 +231,7 @@ def stops_as_asked(line: str) -> bool:
 
 def is_of_tracker(line: str) -> bool:
     """Whether a tracker reports that it is done, as it does after a failure, too."""
-    return _COLOUR.sub("", line[:_CUT]).startswith("wandb: ") and "success" not in line
+    return COLOUR.sub("", line[:_CUT]).startswith("wandb: ") and "success" not in line
 
 
 def is_forwarded(line: str) -> bool:

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 
-from kb.facts.run_ends import end_lines, is_of_tracker, of_helper
+from kb.facts.run_ends import COLOUR, end_lines, is_of_tracker, of_helper
 from kb.model import Stage
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
@@ -49,7 +49,6 @@ _EXITS = lazy_compile(
     r"Exception ignored in (?:atexit callback|: ?<module 'threading')|process group has NOT been destroyed before (?:we destruct|it is being destructed)"
     r"|destroy_process_group\(\) was not called"
 )
-_COLOUR = lazy_compile(r"\x1b\[[\d;]{0,12}m")
 _NOT_YET = lazy_compile(
     r"(?i)\b(?:if|when|until|once|unless|will|would|can|should|not|never|epoch|failed|failure|error|abort)\b"
 )
@@ -197,7 +196,7 @@ def _of_another(line: str) -> bool:
 
 
 def _is_over(line: str) -> bool:
-    text = _COLOUR.sub("", line[:_CUT])
+    text = COLOUR.sub("", line[:_CUT])
     found = _OVER.search(text)
     if found is None or is_of_tracker(text) or _TRACKER.match(text):
         return False  # a tracking client closes after a failure, too

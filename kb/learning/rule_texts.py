@@ -79,7 +79,7 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\bdrain\b.*\b(?:node|host|machine)", "exclude_node_cluster"),
     (r"\breset\w*\b.*\bgpus?\b", "reset_gpu"),
     (r"\b(?:ticket|vendor|rma|support)\b", "hardware_ticket"),
-    (r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b|\b(?:templates?|prompts?|seeds?|bucketing|hyperparameters?|learning rate|retries|arena|pool size|batch size)\b", "change_config"),
+    (r"(?-i:\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)|\b(?:templates?|prompts?|seeds?|bucketing|hyperparameters?|learning rate|retries|arena|pool size|batch size)\b", "change_config"),
     (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
     (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean)\w*\b.*\b(?:checkpoints?|files|space)", "free_space"),
     (r"\b(?:credential|permission|certificate|password|secret|(?:api|ssh) key|(?:access|hub|api|auth\w*) token|login|role|grant)s?\b", "fix_access"),
@@ -233,11 +233,5 @@ def _describes(rest: str, words: Collection[str]) -> bool:
 
 
 def _action(text: str, known: Collection[str]) -> str:
-    return next(
-        (
-            action
-            for words, action in _ACTIONS
-            if action in known and (re.search(words, text.lower()) or ("[A-Z]" in words and re.search(words, text)))
-        ),
-        OTHER_ACTION,
-    )
+    found = (action for words, action in _ACTIONS if action in known and re.search(words, text, re.IGNORECASE))
+    return next(found, OTHER_ACTION)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from bot.learning.drafts.rule_folder import captured_names
 from bot.learning.drafts.store import DraftEdits
 from kb.errors import Fault, RuleError
 from kb.rulebase.rulebook import load
 
 VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
 BY_HAND = "silent/by-hand.log"  # test lines added by a person
-_CAPTURE = re.compile(r"\(\?P<(\w+)>")
 _KEY = re.compile(r"([a-z_]+):")
 _OF_A_LINE = frozenset({"regex", "not_line", "confirm", "level", "recovered"})
 _FIELDS: Mapping[str, str] = {
@@ -48,7 +48,7 @@ def edited(files: Mapping[str, bytes], edits: DraftEdits) -> dict[str, bytes]:
     if edits.regexes is not None and edits.regexes != regexes_of(rule):
         before = regexes_of(rule) or ()
         _look_for(rule, edits.regexes)
-        lost = _captured(before) - _captured(edits.regexes)
+        lost = captured_names("\n".join(before)) - captured_names("\n".join(edits.regexes))
         rule = {key: value if key == "match" else _without_holes(value, lost) for key, value in rule.items()}
     changed = {**files, path: written(rule)}
     by_hand = f"{path.rpartition('/')[0]}/{BY_HAND}"
@@ -154,11 +154,6 @@ def _field(text: str, fault: Fault) -> str:
         if hit is not None:
             return _FIELDS.get(hit[1], "title")
     return "title"
-
-
-def _captured(regexes: Sequence[str]) -> frozenset[str]:
-    """The names that regexes capture, also of one that is not complete."""
-    return frozenset(name for regex in regexes for name in _CAPTURE.findall(regex))
 
 
 def _without_holes(value: Any, lost: frozenset[str]) -> Any:

@@ -220,9 +220,14 @@ def _summary(candidate: Candidate) -> str:
     sentence = _sentence(candidate.said)
     if sentence:
         return f"{sentence}[? (rank {{rank}})][? on {{node}}]."
-    named = sorted({name for name in _NAMES.findall(str(candidate.match)) if name not in ("rank", "node", "step")})[:2]
+    named = sorted(captured_names(str(candidate.match)) - {"rank", "node", "step"})[:2]
     clauses = "".join(f"[?, {name} {{{name}}}]" for name in named)
     return f"{candidate.title}[? (rank {{rank}})][? on {{node}}]{clauses}."
+
+
+def captured_names(regexes: str) -> frozenset[str]:
+    """The names that regexes capture, also of one that is not complete."""
+    return frozenset(_NAMES.findall(regexes))
 
 
 def _sentence(said: str) -> str:

@@ -6,6 +6,7 @@ Each ground is a number from 0 to 1 that any log gives; none knows particular me
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ NEARLY_ALL = 0.75
 TROUBLE = 0.35  # harm from which on an event indicates trouble
 MOST_FOREST = 5
 EVERYBODY = 0.25  # how much it counts to be named where most are
+_OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is about one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,3 +398,8 @@ class _EvidenceCollector:
         several = min(MOST_FOREST, max(1, len(self._heard) // 3))  # of few nodes, not all differ from the others
         for place, odd in enumerate(isolated(run, weight)[:several]):
             self.found[odd.node].take("forest", 1 / (1 + place) if odd.score else 0.0, odd)
+
+
+def is_of_a_line(why: str) -> bool:
+    """Whether the words of a ground are about one line, which a reader must see with them."""
+    return _OF_A_LINE.search(why) is not None

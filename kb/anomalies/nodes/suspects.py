@@ -7,12 +7,11 @@ nothing if the others trained.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kb.anomalies.core.run import JOB, RunProfile
-from kb.anomalies.nodes.evidence import NodeEvidence, TurningPoint, node_evidence
+from kb.anomalies.nodes.evidence import NodeEvidence, TurningPoint, is_of_a_line, node_evidence
 from kb.anomalies.nodes.peers import OddNode
 
 WEIGHTS: Mapping[str, float] = {
@@ -38,7 +37,6 @@ WEIGHTS: Mapping[str, float] = {
     "forest": 0.78,
     "told": 1.74,
 }
-_OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is about one line
 MOST_NODES = 8
 FAINT = 0.5  # of the sum; below it nobody is named
 BESIDE = 0.15  # share of the first's sum from which on others are named beside it
@@ -88,4 +86,4 @@ def _with_line(odd: OddNode, run: RunProfile) -> OddNode:
     """The node with the line that its first ground is about, if that is one line."""
     event = run.events.get(odd.events[0]) if odd.events else None
     seen = event.nodes.get(odd.node) if event is not None else None
-    return replace(odd, spot=seen.spots[-1]) if _OF_A_LINE.search(odd.why) and seen is not None and seen.spots else odd
+    return replace(odd, spot=seen.spots[-1]) if is_of_a_line(odd.why) and seen is not None and seen.spots else odd

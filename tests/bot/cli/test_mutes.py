@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from sqlmodel import select
 from typer.testing import CliRunner
 
 from bot.cli.commands.mutes import app
-from bot.rulebase.loader import Knowledge
 from bot.runtime.paths import database_url
 from bot.store.database import Database
 from bot.store.tables import AuditRow
 
-
-@pytest.fixture(autouse=True)
-def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, known: Knowledge) -> None:
-    del known  # its loading fills the cache
-    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
-    monkeypatch.delenv("SIGNALBOX_DATABASE", raising=False)
-    monkeypatch.setattr("getpass.getuser", lambda: "ana")
+pytestmark = pytest.mark.usefixtures("own_store")
 
 
 def run(*words: str) -> str:

@@ -11,19 +11,12 @@ from typer.testing import CliRunner
 
 from bot.cli.command_line import command_line
 from bot.cli.commands.nodes import app as nodes
-from bot.rulebase.loader import Knowledge
 from tests.support.paths import BUNDLES, DEMO
 
 app = command_line()
 
 
-@pytest.fixture(autouse=True)
-def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, known: Knowledge) -> None:
-    del known  # its loading fills the cache
-    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
-    monkeypatch.delenv("SIGNALBOX_DATABASE", raising=False)
-    monkeypatch.setattr("getpass.getuser", lambda: "ana")
+pytestmark = pytest.mark.usefixtures("own_store")
 
 
 def run(*words: str | Path, which: object = nodes) -> str:
