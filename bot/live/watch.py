@@ -218,7 +218,8 @@ class Watch:
             self._lived_through |= self._trouble.told
             self._trouble = None
             self._tell(WatchEvent("went_on", look.time, "the run continued; the fault is gone"))
-        self._tell_degraded(report, look)
+        if not kind:  # else, a fault of the attempt before
+            self._tell_degraded(report, look)
         if report.phase == "completed" and not look.grew and not look.found:
             return self._left("the run had completed before the watch began" if self._first else "the run completed")
         return None

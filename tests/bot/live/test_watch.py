@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ import yaml
 
 from bot.cli.watch import Screen, params, seconds, status
 from bot.diagnosis.diagnose import diagnose_bundle
+from bot.live import probe_cycle
 from bot.live.log_follower import LogFollower
 from bot.live.probe_cycle import ProbeSources
 from bot.live.watch import Watch, WatchEvent, WatchPlan
@@ -273,6 +274,27 @@ def test_errors_that_a_job_logs_while_it_works_are_not_called(known, tmp_path):
     ran = watched(known, job, tmp_path / "kept", limit=300.0)
     assert ran.outcome.called == ""
     assert ran.events() == ["fault", "bundle", "went_on"]
+
+
+@dataclass
+class Restarted(Job):
+    """A job whose launcher starts all processes again, faster than the watch looks."""
+
+    again: float = START + 63
+
+    def ranks(self, wanted):
+        """As Job, with other processes after the restart."""
+        found, gaps = super().ranks(wanted)
+        later = 100 if self.time >= self.again else 0
+        return tuple(replace(rank, main=replace(rank.main, pid=rank.main.pid + later)) for rank in found), gaps
+
+
+def test_a_crash_that_was_over_before_the_watch_saw_it_is_no_trouble_of_the_new_attempt(known, tmp_path, monkeypatch):
+    """The processes have written nothing yet since their launcher started them again."""
+    job = Restarted(tmp_path / "logs", lines={START + 60.5: (1, TRACE)}, quiet=(START + 61, START + 110))
+    monkeypatch.setattr(probe_cycle, "process_started", lambda process: job.again if process.pid >= 200 else START - 60)
+    ran = watched(known, job, tmp_path / "kept", limit=300.0)
+    assert (ran.outcome.called, "degraded" in ran.events()) == ("", False)
 
 
 def test_a_long_checkpoint_is_not_called_while_its_writer_works(known, tmp_path):
