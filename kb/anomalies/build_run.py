@@ -35,6 +35,7 @@ LONGEST_VALUE = 120
 RANK = "rank "
 FEWEST_RANKS = 3  # in one stream, to be compared with each other
 MOSTLY = 0.25  # of a stream's lines name a rank; what launchers print at the end names none
+FEWEST_NODES = 4  # to be compared with each other, where their ranks can be
 FEW_VALUES = 3  # values of a setting that may differ by node; more are individual numbers of each node
 
 _Printed = Mapping[str, Mapping[str, Collection[str]]]
@@ -123,18 +124,18 @@ def node_of(ref: StreamRef, named: str | None) -> str:
 def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) -> frozenset[str]:
     """The streams, by `uri`, that several ranks share and whose lines name them: there the ranks are compared, not the streams.
 
-    A job whose logs name two nodes or more is compared by node. Several streams that name the same ranks, fewer than the job has, name
-    those of their own node each: they stay whole.
+    A job with a log a node, or whose lines name `FEWEST_NODES` nodes or more, is compared by node: of two or three, none is the odd one.
+    Several streams that name the same ranks, fewer than the job has, name those of their own node each: they stay whole.
     """
-    nodes = {table.ref.resource.node for table in tables if table.ref.resource.node}
-    nodes |= {node for table in tables for seen in table.templates.values() for node in seen.nodes}
-    if len(nodes) > 1:
+    own = {table.ref.resource.node for table in tables if table.ref.resource.node}
+    named = {node for table in tables for seen in table.templates.values() for node in seen.nodes}
+    if len(own) > 1 or len(own | named) >= FEWEST_NODES:
         return frozenset()
     found: dict[str, frozenset[int]] = {}
     for table in tables:
-        named = sum(sum(seen.ranks.values()) for seen in table.templates.values())
-        own = table.ref.resource.rank is None and table.ref.kind == "job"
-        if own and len(table.endings) >= FEWEST_RANKS and named >= MOSTLY * table.events:
+        spoken = sum(sum(seen.ranks.values()) for seen in table.templates.values())
+        mixed = table.ref.resource.rank is None and table.ref.kind == "job"
+        if mixed and len(table.endings) >= FEWEST_RANKS and spoken >= MOSTLY * table.events:
             found[table.ref.uri] = frozenset(table.endings)
     every = frozenset[int]().union(*found.values())
     twice = sum(map(len, found.values())) > len(every)

@@ -250,6 +250,12 @@ class LineBlock:
         yield from self._stamps[:1].tolist()
         yield from self._stamps[changed].tolist()
 
+    def naming_rank(self) -> NDArray[np.bool_] | None:
+        """Which lines name a rank; None if none does."""
+        have: NDArray[np.bool_] = self._spans[:, _RANK + 1] != 0
+        named = have[self.numbers] if have.any() else None
+        return named if named is not None and named.any() else None
+
     def ranks(self) -> tuple[Ints, Ints, Ints, dict[int, int]]:
         """Return how often each template came from each rank: positions in `templates`, ranks, counts; and each rank's last line."""
         indexes = self._having(_RANK)

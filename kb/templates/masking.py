@@ -93,6 +93,8 @@ def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] |
     `dated`: timestamps without a year give times, too. `speaker`: how the lines of the stream name their rank
     (kb.templates.rank_prefixes).
     """
+    if speaker is not None and "key" in speaker.groupindex:
+        return _keyed(speaker, folded, shape_of(folded, dated=dated))
     named = speaker.match(folded) if speaker else None
     if named is not None:
         return _behind(named, shape_of(folded[named.end() :], dated=dated))
@@ -117,6 +119,12 @@ def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] |
         _stamp(spoken, dated=dated),
         part_of(spoken[:start])[1],
     )
+
+
+def _keyed(speaker: re.Pattern[bytes], folded: bytes, shape: LineShape) -> LineShape:
+    """The shape of a structured line, with the rank that it has under a key that only this stream is known to use."""
+    named = speaker.search(folded, 0, _HEAD) if shape.rank is None and shape.template is not None else None
+    return shape if named is None else replace(shape, rank=named.span("rank"))
 
 
 def _behind(named: re.Match[bytes], rest: LineShape) -> LineShape:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from kb.model import StreamRef
 from kb.parsers.logs.timestamps import find_time
 from kb.templates.counts import NONE, OriginCounts, WindowCounts
+from kb.templates.edges import Edges
 from kb.templates.line_blocks import LineBlock
 from kb.templates.lookup_budget import LOOKS, LookupBudget
 from kb.templates.masking import LOOKED_AT, LineShape, Range
@@ -32,6 +32,7 @@ from kb.templates.template import (
     KEEP,
     LAST,
     MOST,
+    RANKED,
     Occurrence,
     Template,
     TemplatePlace,
@@ -69,22 +70,24 @@ class _Sighting(NamedTuple):
     shape: LineShape
 
 
-_OFFSET = attrgetter("offset")
-_INDEX = itemgetter(0)
-
-
 @dataclass(slots=True)
 class _Record:
     """A template while a part of a stream is being read."""
 
     template: Template
     number: int
+    edges: Edges[_Sighting]
+    ranked: Edges[_Sighting]  # lines that name a rank
     count: int = 0
-    first: list[_Sighting] = field(default_factory=list)
-    last: list[_Sighting] = field(default_factory=list)
-    late: list[tuple[LineBlock, int]] = field(default_factory=list)  # after `last`; read if nothing follows them
     ranks: Counter[int] = field(default_factory=Counter)
     nodes: Counter[str] = field(default_factory=Counter)
+
+
+def _outermost(indexes: _Ints, firsts: int, lasts: int) -> list[int]:
+    """The first and the last few of some indexes."""
+    if len(indexes) <= firsts + lasts:
+        return indexes.tolist()
+    return [*indexes[:firsts].tolist(), *indexes[-lasts:].tolist()]
 
 
 class Miner:
@@ -280,30 +283,36 @@ class Miner:
     def _note(self, block: LineBlock) -> _Ints:
         """Count the templates and keep their first and last places; the numbers of their records are in the block's order."""
         records: list[_Record] = []
+        naming = block.naming_rank()
         for template, indexes in block.templates:
-            record = self._records.get(template.id)
-            if record is None:
-                record = self._records[template.id] = _Record(template, len(self._records))
-                if template.id not in self._table.templates:
-                    self._loose.count(template)
+            record = self._records.get(template.id) or self._begun(template)
             records.append(record)
             record.count += len(indexes)
             self._events += len(indexes)
-            if len(record.first) < FIRST:  # blocks come in order: what is full stays
-                early = indexes[: FIRST - len(record.first)].tolist()
-                record.first += [self._seen(block, index) for index in early]
-            if len(indexes) < LAST:
-                self._read_late(record)
-            record.late = [(block, index) for index in indexes[-LAST:].tolist()]
+            record.edges.take(block, _outermost(indexes, FIRST, LAST))
+            ranked = indexes[naming[indexes]] if naming is not None else indexes[:0]
+            if len(ranked):
+                record.ranked.take(block, _outermost(ranked, RANKED, RANKED))
         for record in self._late:
-            if record.late and record.late[0][0] is not block:
-                self._read_late(record)
+            record.edges.settle(block)
+            record.ranked.settle(block)
         self._late = records
         return np.array([record.number for record in records], np.int64)
 
-    def _read_late(self, record: _Record) -> None:
-        record.last = [*record.last, *(self._seen(*place) for place in record.late)][-LAST:]
-        record.late = []
+    def _begun(self, template: Template) -> _Record:
+        """A new record of a template."""
+        known = self._table.templates.get(template.id)
+        if known is None:
+            self._loose.count(template)
+        enough = known is not None and len(known.ranked_first) == RANKED  # of parts before
+        record = _Record(
+            template,
+            len(self._records),
+            Edges(self._seen, FIRST, LAST),
+            Edges(self._seen, 0 if enough else RANKED, RANKED),
+        )
+        self._records[template.id] = record
+        return record
 
     def _note_voices(self, block: LineBlock, numbers: _Ints) -> None:
         """Count the templates by rank and by node."""
@@ -371,7 +380,8 @@ class Miner:
         time = None if self._stamped is None else find_time(self._stamped, self._year)
         order = list(self._records)
         for record in self._late:
-            self._read_late(record)
+            record.edges.settle()
+            record.ranked.settle()
         records, nodes = list(self._records.values()), list(self._nodes)
         for number, rank, count in self._ranks.counts():
             records[number].ranks[rank] += count
@@ -410,22 +420,25 @@ class Miner:
             if text != other.template.text:
                 other.template = replace(other.template, text=text)
             other.count += record.count
-            other.first = sorted((*other.first, *record.first), key=_OFFSET)[:FIRST]
-            other.last = sorted((*other.last, *record.last), key=_OFFSET)[-LAST:]
+            other.edges.merge(record.edges)
+            other.ranked.merge(record.ranked)
             other.ranks.update(record.ranks)
             other.nodes.update(record.nodes)
         return found
 
     def _occurrence(self, record: _Record) -> Occurrence:
-        last = sorted(record.last, key=_OFFSET)[-LAST:]
-        places = {seen.offset: self._place(seen) for seen in (*record.first, *last)}
+        kept = (record.edges.first, record.edges.last, record.ranked.first, record.ranked.last)
+        places = {seen.offset: self._place(seen) for edge in kept for seen in edge}
+        first, last, ranked_first, ranked_last = (tuple(places[seen.offset] for seen in edge) for edge in kept)
         return Occurrence(
             record.template,
             record.count,
-            tuple(places[seen.offset] for seen in record.first),
-            tuple(places[seen.offset] for seen in last),
+            first,
+            last,
             voices({}, record.ranks),
             voices({}, record.nodes),
+            ranked_first,
+            ranked_last,
         )
 
     def _place(self, seen: _Sighting) -> TemplatePlace:

@@ -2,14 +2,14 @@
 
 Launchers, shells and log shippers put a prefix of their own before the lines of several processes. Whatever its form, one number of it
 takes all values from 0 up, jumps back and forth from line to line, and stands before the same kinds of lines for each value. A step, a
-clock or a counter does not.
+clock or a counter does not. Structured lines (logfmt, the data of syslog lines) carry it under a key, whatever the key is called.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from statistics import median
@@ -28,6 +28,8 @@ KNOWN = 0.5  # share of the lines that name their rank in a known form
 PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
 BACK = 0.25  # share of the changes from line to line that go down
 KINDS = 3  # of lines that several ranks print
+KEYED = 0.3  # share of the lines that have the key: launchers and tracebacks add lines without it
+KEY_HEAD = 160  # bytes of a line in which a key is looked for
 
 _STAMP = re.compile(STAMP)
 _NUMBER = re.compile(rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?![\w.])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w.-])")
@@ -36,6 +38,8 @@ _WORD = re.compile(rb"[\w.-]+")
 _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right
 _LETTERS = re.compile(rb"[A-Za-z]{2,}")
 _NAMED = re.compile(rb"[\w.-]*[A-Za-z][\w.-]*")
+_PAIR = re.compile(rb"(?<![\w.-])([A-Za-z][A-Za-z_]{0,23})=\"?(\d{1,5})(?![\w.])\"?")
+_NOT_GLOBAL = re.compile(rb"(?i)local|node|gpu|device|cuda|thread|worker")  # counted again on each node
 
 Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
 
@@ -51,7 +55,10 @@ class _Numbers:
 
 
 def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
-    """The form of a prefix whose group `rank` is the rank, for folded lines; None if the first bytes of a stream show none."""
+    """The form of a prefix whose group `rank` is the rank, for folded lines; None if the first bytes of a stream show none.
+
+    The expression has a group `key` if it is to be searched for in the line rather than to be matched at its start.
+    """
     lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
     if len(lines) < FEWEST_LINES or sum(map(names_rank, lines)) > KNOWN * len(lines):
         return None
@@ -65,7 +72,27 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
             numbers.beside[value][words] += 1
     fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines))]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
-    return _compiled(best) if best is not None else None
+    return _compiled(best) if best is not None else _key_of(lines)
+
+
+def _key_of(lines: Sequence[bytes]) -> re.Pattern[bytes] | None:
+    """The key under which structured lines carry their rank."""
+    found: dict[bytes, _Numbers] = defaultdict(_Numbers)
+    for index, line in enumerate(lines):
+        for match in islice(_PAIR.finditer(line, 0, KEY_HEAD), MOST_NUMBERS):
+            numbers = found[match[1]]
+            numbers.lines.add(index)
+            numbers.values.append(int(match[2]))
+            numbers.kinds[b" ".join(_LETTERS.findall(line[match.end() :])[:6])].add(int(match[2]))
+    fitting = [
+        key for key, numbers in found.items() if not _NOT_GLOBAL.search(key) and _is_rank(numbers, len(lines), KEYED)
+    ]
+    best = max(fitting, key=lambda key: (len(set(found[key].values)), key), default=None)
+    return (
+        re.compile(rb"(?<![\w.-])(?P<key>%s)=\"?(?P<rank>0{1,5})(?![\w.])" % re.escape(best))
+        if best is not None
+        else None
+    )
 
 
 def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
@@ -82,13 +109,13 @@ def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
             yield (_WORD.sub(b"w", _PADDING.sub(b"", before)), behind[0]), int(match[0]), words, rest
 
 
-def _is_rank(numbers: _Numbers, lines: int) -> bool:
-    """Whether numbers of a prefix behave as ranks do."""
+def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
+    """Whether numbers at one place of the lines behave as ranks do."""
     count = Counter(numbers.values)
     highest = max(count)
     if len(count) < FEWEST_RANKS or len(count) < PRESENT * (highest + 1) or median(count.values()) < 2:
         return False
-    if len(set(numbers.lines)) < COVERED * lines:
+    if len(numbers.lines) < covered * lines:
         return False
     changes = [after - before for before, after in pairwise(numbers.values) if after != before]
     if sum(change < 0 for change in changes) < BACK * len(changes):

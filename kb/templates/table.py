@@ -221,7 +221,13 @@ def _settled(table: TemplateTable, before: Mapping[int, _Before]) -> TemplateTab
     return replace(
         table,
         templates={
-            key: replace(item, first=tuple(map(place, item.first)), last=tuple(map(place, item.last)))
+            key: replace(
+                item,
+                first=tuple(map(place, item.first)),
+                last=tuple(map(place, item.last)),
+                ranked_first=tuple(map(place, item.ranked_first)),
+                ranked_last=tuple(map(place, item.ranked_last)),
+            )
             for key, item in table.templates.items()
         },
         endings={rank: place(last) for rank, last in table.endings.items()},

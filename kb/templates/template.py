@@ -13,6 +13,7 @@ MOST = 4096  # templates of a table, roughly: the maximum of `_weight`
 KEEP = 64  # different templates of a group before it folds; a family folds at FAMILY times as many
 FAMILY = 16
 FIRST, LAST = 4, 4  # places kept per template
+RANKED = 64  # first places, and last ones, kept per template whose lines name their rank: a few of each of its ranks
 MOST_VOICES = 1024  # ranks, and nodes, counted per template
 WIDEST = 32  # words that are told apart; the rest of a text counts as one more
 
@@ -58,7 +59,10 @@ class TemplatePlace:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """How often a template occurred, its first and last few places, and its counts by rank and node if lines name them."""
+    """How often a template occurred, its first and last few places, and its counts by rank and node if lines name them.
+
+    `ranked_first`, `ranked_last`: places whose lines name a rank, more of them, so that the ranks can be compared.
+    """
 
     template: Template
     count: int
@@ -66,11 +70,13 @@ class Occurrence:
     last: tuple[TemplatePlace, ...]
     ranks: Mapping[int, int] = field(default_factory=dict)
     nodes: Mapping[str, int] = field(default_factory=dict)
+    ranked_first: tuple[TemplatePlace, ...] = ()
+    ranked_last: tuple[TemplatePlace, ...] = ()
 
     @property
     def places(self) -> tuple[TemplatePlace, ...]:
         """The places kept, by offset, without duplicates."""
-        return by_offset((*self.first, *self.last))
+        return by_offset((*self.first, *self.ranked_first, *self.ranked_last, *self.last))
 
 
 # Lines that were counted but not examined (kb.templates.lookup_budget): their family sorts first, so that it is never left out.
@@ -90,6 +96,8 @@ def add_occurrences(left: Occurrence, right: Occurrence) -> Occurrence:
         by_offset((*left.last, *right.last))[-LAST:],
         voices(left.ranks, right.ranks),
         voices(left.nodes, right.nodes),
+        by_offset((*left.ranked_first, *right.ranked_first))[:RANKED],
+        by_offset((*left.ranked_last, *right.ranked_last))[-RANKED:],
     )
 
 
