@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.run import (
+    RANK,
     LineRef,
     NodeEvent,
     RunEvent,
@@ -32,7 +33,6 @@ MOST_STACKS = 4000
 MOST_FRAMES = 60
 FEW_LINES = 16  # of an event on one node; more are not lines of a start
 LONGEST_VALUE = 120
-RANK = "rank "
 FEWEST_RANKS = 3  # in one stream, to be compared with each other
 MOSTLY = 0.25  # of a stream's lines name a rank; what launchers print at the end names none
 FEWEST_NODES = 4  # to be compared with each other, where their ranks can be

@@ -33,7 +33,7 @@ KEY_HEAD = 160  # bytes of a line in which a key is looked for
 
 _STAMP = re.compile(STAMP)
 _NUMBER = re.compile(rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?![\w.])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w.-])")
-_BEHIND = re.compile(rb"[^\w\s]{1,3}[ \t]?|[ \t]{1,2}[^\w\s]{1,2}[ \t]{1,2}|[ \t]{1,4}")
+_BEHIND = re.compile(rb"[^\w\s][^\w\s\[({<\"'/]{0,2}[ \t]?|[ \t]{1,2}[^\w\s]{1,2}[ \t]{1,2}|[ \t]{1,4}")
 _WORD = re.compile(rb"[\w.-]+")
 _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right
 _LETTERS = re.compile(rb"[A-Za-z]{2,}")
@@ -60,8 +60,9 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     The expression has a group `key` if it is to be searched for in the line rather than to be matched at its start.
     """
     lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
-    if len(lines) < FEWEST_LINES or sum(map(names_rank, lines)) > KNOWN * len(lines):
+    if len(lines) < FEWEST_LINES:
         return None
+    known = sum(map(names_rank, lines)) > KNOWN * len(lines)
     found: dict[Form, _Numbers] = defaultdict(_Numbers)
     for index, line in enumerate(lines):
         for form, value, words, rest in _numbers(line):
@@ -71,8 +72,12 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
             numbers.kinds[rest].add(value)
             numbers.beside[value][words] += 1
     fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines))]
+    if known:  # a known form is enough, unless the prefix also names a host: it would make templates of each host's own
+        fitting = [form for form in fitting if _names_host(found[form])]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
-    return _compiled(best) if best is not None else _key_of(lines)
+    if best is not None:
+        return _compiled(best)
+    return None if known else _key_of(lines)
 
 
 def _key_of(lines: Sequence[bytes]) -> re.Pattern[bytes] | None:
@@ -124,6 +129,12 @@ def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
         return False
     # A rank is on one node: of a number that several nodes count from 0, the rank is not known.
     return all(max(words.values()) >= PRESENT * words.total() for words in numbers.beside.values())
+
+
+def _names_host(numbers: _Numbers) -> bool:
+    """Whether the words before a rank are the same in its lines and those of some other ranks, but not of all."""
+    hosts = {words.most_common(1)[0][0] for words in numbers.beside.values()}
+    return 1 < len(hosts) < len(numbers.beside)
 
 
 def _compiled(form: Form) -> re.Pattern[bytes]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kb.model import Job
 
 FAILED = ("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED")
+RANK = "rank "  # what a unit begins with that is a rank rather than a node
 JOB = ""  # the node of a line that belongs to no node: a launcher's or a scheduler's
 
 
@@ -121,7 +122,7 @@ class RunProfile:
         """What each of `nodes` and `heard` is: a "rank", a "log" that belongs to no rank or node, or a "node"."""
         logs = {voice.source for voice in self.voices}
         units = sorted({*self.nodes, *self.heard} - {JOB})
-        return {unit: "rank" if unit.startswith("rank ") else "log" if unit in logs else "node" for unit in units}
+        return {unit: "rank" if unit.startswith(RANK) else "log" if unit in logs else "node" for unit in units}
 
 
 def has_failed(job: Job) -> bool:

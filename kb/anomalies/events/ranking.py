@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
@@ -17,6 +18,7 @@ from kb.anomalies.time.run_end import RunEnding
 TOLD = 0.36  # a probability from which on an event is reported: about half of the F1 reached, where the sum of both errors is smallest
 ALONE = 0.2  # of the likeliest, if none is reported
 MOST = 8
+_NAME = re.compile(r"(?<![\w.-])[A-Za-z]+(?:[-.][A-Za-z]*[\w<*>]+)+(?![\w.-])")  # of a host, and other names that are made of parts
 WELL = frozenset({"COMPLETED", "SUCCEEDED", "RUNNING", ""})
 
 
@@ -100,4 +102,22 @@ def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
         told = [
             ranked_event for ranked_event in told if not ranked_event.consequence or by_signal(ranked_event.spot.text)
         ]
+    told = _without_copies(told)
     return tuple(told) or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)
+
+
+def _without_copies(told: Sequence[RankedEvent]) -> list[RankedEvent]:
+    """The events without those that differ only in a name, as a launcher's words on one process of each host; the earliest line is kept."""
+    found: dict[tuple[str | None, str], RankedEvent] = {}
+    for item in told:
+        key = item.event.level, _NAME.sub("<*>", item.event.text)
+        kept = found.get(key)
+        if kept is None:
+            found[key] = item
+        elif _place(item.spot) < _place(kept.spot):
+            found[key] = replace(kept, event=item.event, spot=item.spot, nodes=item.nodes)
+    return list(found.values())
+
+
+def _place(spot: LineRef) -> tuple[bool, float, str, int]:
+    return spot.time is None, spot.time or 0.0, spot.source, spot.offset

@@ -19,6 +19,9 @@ _RANK = re.compile(
     r"(?i)\b(?:remote|peer|dst|src|dest|destination|source|target|from|to|on|of|for|missing|dead|lost|failed|stuck|slow(?:est)?|straggler|process)"
     r"[ _-]?ranks?\W{0,3}(\d{1,6})\b(?![.:]\d)|\bpeer\W{1,2}(\d{1,6})\b(?![.:]\d)|\branks?\W{0,3}(\d{1,6}) (?:did|has|have|is|are|was|failed|never|no)\b"
 )
+_MEMBER = re.compile(  # as launchers number what they started
+    r"(?i)\b(?:process|member|replica|child|task|worker)[ #]{1,2}(\d{1,6})\b(?![.:]\d)(?=[^:;]{0,60}?\b(?:exited|ended|left|died|failed|gone|crashed|terminated|was killed)\b)"
+)
 _LOCAL = re.compile(r"(?i)\blocal[ _]rank\W{0,3}(\d{1,6})\b(?![.:]\d)")  # of a launcher; of one node, the rank
 _WORD = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
 
@@ -41,10 +44,9 @@ class NodeNames:
         found = {self._nodes[word] for word in _WORD.findall(text) if word in self._nodes}
         found |= {self._addresses[item] for item in _ADDRESS.findall(text)[:MOST_ADDRESSES] if item in self._addresses}
         if ranks:
+            told = ["".join(item) for item in _RANK.findall(text)] + _MEMBER.findall(text)
             found |= {
-                self._ranks[rank]
-                for item in _RANK.findall(text)[:MOST_ADDRESSES]
-                if (rank := int("".join(item))) in self._ranks
+                self._ranks[rank] for item in told[:MOST_ADDRESSES] if (rank := int(item)) in self._ranks
             }
         if ranks and self._one_node:
             local = (int(rank) for rank in _LOCAL.findall(text)[:MOST_ADDRESSES])

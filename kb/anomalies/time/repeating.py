@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from kb.anomalies.core.run import JOB, LineRef, RunEvent, RunProfile, StepLine
+from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile, StepLine
 from kb.anomalies.core.severity_words import is_body, is_consequence
 from kb.anomalies.nodes.peers import numbers_in
 
 FEWEST = 5  # lines of a node
+FEW = 3  # lines of each of `SEVERAL` nodes or more, which count the same
+SEVERAL = 3
 MOST_NODES = 0.7  # share of the nodes that print the line
 _Rows = tuple[tuple[StepLine, ...], ...]
 
@@ -43,11 +45,12 @@ def repeating_steps(run: RunProfile) -> tuple[StepLine, ...]:
 
 def _steps(event: RunEvent) -> _Rows:
     """The steps that an event counts in each log, if it counts in all of them."""
-    kept: dict[str, dict[int, LineRef]] = defaultdict(dict)
+    kept: dict[tuple[str, str], dict[int, LineRef]] = defaultdict(dict)
+    least = FEW if len(event.nodes) >= SEVERAL else FEWEST
     for node, seen in event.nodes.items():
-        if node != JOB and seen.count >= FEWEST:
-            for spot in seen.spots:
-                kept[spot.source][spot.offset] = spot
+        if node != JOB and seen.count >= least:
+            for spot in seen.spots:  # of one source, several ranks that share it count each for itself
+                kept[spot.source, node if node.startswith(RANK) else ""][spot.offset] = spot
     rows = [[(spots[at], numbers_in(spots[at].text)) for at in sorted(spots)] for spots in kept.values()]
     if not rows or min(map(len, rows)) < 2:
         return ()
