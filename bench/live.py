@@ -108,6 +108,7 @@ def run(scene: Scene, place: int, asked: argparse.Namespace, folder: Path) -> Re
     logs.mkdir()
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "PYTHONPATH")}
     environment |= {"OMP_NUM_THREADS": "1", "TORCH_FR_BUFFER_SIZE": "64", "TOKENIZERS_PARALLELISM": "false"}
+    environment["TORCH_GLOO_LAZY_INIT"] = "1"  # torch 2.13's Gloo often hangs connecting all pairs after a restart
     words = [
         asked.python,
         "-m",
