@@ -39,7 +39,7 @@ _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  #
 _LETTERS = re.compile(rb"[A-Za-z]{2,}")
 _NAMED = re.compile(rb"[\w.-]*[A-Za-z][\w.-]*")
 _PAIR = re.compile(rb"(?<![\w.-])([A-Za-z][A-Za-z_]{0,23})=\"?(\d{1,5})(?![\w.])\"?")
-_NOT_GLOBAL = re.compile(rb"(?i)local|node|gpu|device|cuda|thread|worker")  # counted again on each node
+_NOT_GLOBAL = re.compile(rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?")  # counted again on each node
 
 Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
 
@@ -71,7 +71,7 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
             numbers.values.append(value)
             numbers.kinds[rest].add(value)
             numbers.beside[value][words] += 1
-    fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines))]
+    fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines)) and _is_global(numbers)]
     if known:  # a known form is enough, unless the prefix also names a host: it would make templates of each host's own
         fitting = [form for form in fitting if _names_host(found[form])]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
@@ -90,7 +90,7 @@ def _key_of(lines: Sequence[bytes]) -> re.Pattern[bytes] | None:
             numbers.values.append(int(match[2]))
             numbers.kinds[b" ".join(_LETTERS.findall(line[match.end() :])[:6])].add(int(match[2]))
     fitting = [
-        key for key, numbers in found.items() if not _NOT_GLOBAL.search(key) and _is_rank(numbers, len(lines), KEYED)
+        key for key, numbers in found.items() if not _NOT_GLOBAL.fullmatch(key) and _is_rank(numbers, len(lines), KEYED)
     ]
     best = max(fitting, key=lambda key: (len(set(found[key].values)), key), default=None)
     return (
@@ -129,6 +129,12 @@ def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
         return False
     # A rank is on one node: of a number that several nodes count from 0, the rank is not known.
     return all(max(words.values()) >= PRESENT * words.total() for words in numbers.beside.values())
+
+
+def _is_global(numbers: _Numbers) -> bool:
+    """Whether the word before the numbers does not say that each node counts them anew."""
+    words = numbers.beside[0].most_common(1)[0][0] if 0 in numbers.beside else b""
+    return not _NOT_GLOBAL.fullmatch(words.rpartition(b" ")[2])
 
 
 def _names_host(numbers: _Numbers) -> bool:

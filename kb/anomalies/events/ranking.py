@@ -18,7 +18,9 @@ from kb.anomalies.time.run_end import RunEnding
 TOLD = 0.36  # a probability from which on an event is reported: about half of the F1 reached, where the sum of both errors is smallest
 ALONE = 0.2  # of the likeliest, if none is reported
 MOST = 8
-_NAME = re.compile(r"(?<![\w.-])[A-Za-z]+(?:[-.][A-Za-z]*[\w<*>]+)+(?![\w.-])")  # of a host, and other names that are made of parts
+_NAME = re.compile(
+    r"(?<![\w.-])[A-Za-z]+(?:[-.][A-Za-z]*[\w<*>]+)+(?![\w.-])"
+)  # of a host, and other names that are made of parts
 WELL = frozenset({"COMPLETED", "SUCCEEDED", "RUNNING", ""})
 
 

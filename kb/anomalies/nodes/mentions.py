@@ -45,9 +45,7 @@ class NodeNames:
         found |= {self._addresses[item] for item in _ADDRESS.findall(text)[:MOST_ADDRESSES] if item in self._addresses}
         if ranks:
             told = ["".join(item) for item in _RANK.findall(text)] + _MEMBER.findall(text)
-            found |= {
-                self._ranks[rank] for item in told[:MOST_ADDRESSES] if (rank := int(item)) in self._ranks
-            }
+            found |= {self._ranks[rank] for item in told[:MOST_ADDRESSES] if (rank := int(item)) in self._ranks}
         if ranks and self._one_node:
             local = (int(rank) for rank in _LOCAL.findall(text)[:MOST_ADDRESSES])
             found |= {self._ranks[rank] for rank in local if rank in self._ranks}

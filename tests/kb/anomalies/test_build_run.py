@@ -7,6 +7,7 @@ from dataclasses import replace
 from kb.anomalies.analyse import RunFindings, shown
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
+from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.runs.baseline_diff import Baseline, DifferingSetting, changed, differing_settings
 from kb.model import Attempt, Job, ProgressPoint, Resource, StreamRef, Structure
@@ -98,6 +99,30 @@ def test_ranks_that_share_a_log_are_compared_with_each_other() -> None:
     assert list(odd.nodes) == ["rank 2"]
     (beat,) = [event for event in run.events.values() if "heartbeat" in event.text]
     assert {node: seen.count for node, seen in beat.nodes.items()} == {f"rank {rank}": 5 for rank in range(4)}
+
+
+def test_ranks_of_a_shared_log_keep_lines_enough_to_see_a_number_move() -> None:
+    """The first and last few of each, however many other lines of the template there are."""
+    lines = [f"[rank{rank}]: stock {700 + 90 * step * (rank == 5)} MB" for step in range(40) for rank in range(8)]
+    run = build_run([a_shared_log(*lines)])
+    (odd,) = drifting(run)
+    assert odd.node == "rank 5"
+    assert all(len(seen.spots) >= 10 for event in run.events.values() for seen in event.nodes.values())
+
+
+def test_ranks_are_compared_where_their_lines_name_few_nodes() -> None:
+    """Of two nodes, neither is the odd one; of four, one may be."""
+
+    def told(nodes: int) -> frozenset[str]:
+        lines = [
+            f"n{rank % nodes}:{rank}:{rank} [{rank}] NCCL INFO heartbeat at {step} [rank{rank}]"
+            for step in range(5)
+            for rank in range(8)
+        ]
+        return build_run([a_shared_log(*lines)]).heard
+
+    assert told(2) == {f"rank {rank}" for rank in range(8)}
+    assert told(4) == {"train.log"}
 
 
 def test_a_log_that_names_no_ranks_or_nodes_of_its_own_stays_whole() -> None:

@@ -63,6 +63,8 @@ def test_the_form_of_a_prefix_is_learned(form: str) -> None:
         "step {thousand} | ",  # a counter
         "10:{second}:00 ",  # a clock
         "[rank{rank}]: ",  # known without learning
+        "10:00:{second:02d} [rank{rank}]: ",  # likewise
+        "local={local} host={host} msg=",  # a number of its node under a key
         "",
     ],
 )
@@ -85,3 +87,25 @@ def test_ranks_of_an_unknown_form_are_compared_with_each_other(tmp_path) -> None
     told = {event.text: set(event.nodes) for event in run.events.values()}
     assert told["seal of the manifest is broken"] == {"rank 11"}
     assert told["window shuffled"] == {f"rank {rank}" for rank in range(12)}
+
+
+@pytest.mark.parametrize(
+    "form", ["t=10:00:{second:02d} lvl=info rk={rank} ", '<135>1 trainer {thousand} [job@1 member="{rank}"] ']
+)
+def test_a_key_of_structured_lines_is_learned_beside_lines_of_a_launcher(form: str, tmp_path) -> None:
+    """Its lines are the ranks', whatever it is called; those of the launcher are the log's own."""
+    path = tmp_path / "train.log"
+    path.write_bytes(b"launcher: one more worker starts\n" * 200 + a_log(form))
+    run = build_run(tables(discover([path]).streams, year=2026, workers=1).tables)
+    assert run.heard == {str(path)} | {f"rank {rank}" for rank in range(8)}
+    (window,) = [event for event in run.events.values() if "window shuffled" in event.text]
+    assert set(window.nodes) == {f"rank {rank}" for rank in range(8)}
+
+
+def test_a_host_before_a_known_rank_is_part_of_the_prefix(tmp_path) -> None:
+    """Else each template would come once for every host."""
+    path = tmp_path / "train.log"
+    path.write_bytes(a_log("10:00:{second:02d}|{host}|rank={rank}|"))
+    run = build_run(tables(discover([path]).streams, year=2026, workers=1).tables)
+    told = {event.text: set(event.nodes) for event in run.events.values()}
+    assert told["window shuffled"] == {f"rank {rank}" for rank in range(8)}

@@ -81,6 +81,9 @@ def test_names_of_hosts_addresses_and_ranks_are_found_in_lines() -> None:
     assert of("no answer from node n3.cluster.local or n4 for 59 s") == {"n4"}
     assert of("closed by remote peer 10.0.0.8<31>, own 10.0.0.1, 10.9.9.9") == {"n7"}
     assert of("waiting for rank 6") == {"n6"}
+    assert of("process 5 terminated with signal SIGABRT") == {"n5"}
+    assert of("member 4 on a host (pid 2) left with status 7") == {"n4"}
+    assert of("process 5 starts") == set()
     assert of("[Rank 2] watchdog caught a timeout") == set()
 
 

@@ -33,8 +33,10 @@ def test_a_number_that_all_ranks_count_is_the_step() -> None:
 
 def test_ranks_that_share_a_log_count_together() -> None:
     """Each number comes once for each rank."""
-    (beat,) = repeating_steps(a_run(lambda _, line: f"batch {4 * line + 4}", shared=True))
-    assert (beat.step, beat.spot.offset) == (24, 503)
+    beats = repeating_steps(a_run(lambda _, line: f"batch {4 * line + 4}", shared=True))
+    assert [(beat.step, beat.spot.offset) for beat in beats] == [(24, 500 + rank) for rank in range(4)]
+    early = repeating_steps(a_run(lambda rank, line: f"batch {4 * line + 4 * (rank == 2)}", shared=True))
+    assert [beat.step for beat in early] == [20, 20, 24, 20]
 
 
 def test_numbers_of_each_rank_and_numbers_that_jump_are_no_steps() -> None:

@@ -1,0 +1,26 @@
+"""Which events are reported (kb.anomalies.events.ranking)."""
+
+from __future__ import annotations
+
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent
+from kb.anomalies.events.ranking import RankedEvent, choose_events
+
+
+def an_event(text: str, at: float, score: float = 0.6) -> RankedEvent:
+    """An event of one line of a launcher."""
+    spot = LineRef("train.log", int(at * 100), text, None, at)
+    return RankedEvent(
+        RunEvent(text, text, "error", {"": NodeEvent(1, (spot,))}), score, spot, 1.0, 0.5, 1.0, False, ()
+    )
+
+
+def test_words_on_a_process_of_each_host_are_one_event_shown_by_its_first_line() -> None:
+    """The first that a launcher saw end is the one to look at."""
+    late, early = (
+        an_event("member <*> on node-a left with status <*>", 9.0, 0.8),
+        an_event("member <*> on node-b left with status <*>", 8.0),
+    )
+    (told,) = choose_events((late, early))
+    assert (told.spot, told.score) == (early.spot, 0.8)
+    other = an_event("chute map of this member lists <*> mouths", 7.0)
+    assert choose_events((late, other)) == (late, other)
