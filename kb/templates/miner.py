@@ -325,13 +325,15 @@ class Miner:
 
     def _seen(self, block: LineBlock, index: int) -> _Sighting:
         step = int(block.steps[index])
+        line, shape = block.line(index)[: 2 * SHOWN], block.shape(index)
+        own = shape.stamp is not None and self._minute_of(line, shape.stamp) is not None
         return _Sighting(
             block.offset(index),
             block.line_number(index),
-            block.line(index)[: 2 * SHOWN],
-            self._dated(block, index),
+            line,
+            line[:STAMPED] if own else self._dated(block, index),
             block.step if step < 0 else step,
-            block.shape(index),
+            shape,
         )
 
     def _dated(self, block: LineBlock, index: int) -> bytes | None:
