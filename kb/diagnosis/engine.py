@@ -105,6 +105,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         stopped=stop_reason(end.scheduler),
         finished=finished or bool(left),
         left=left,
+        saved=run.get("checkpoint") == "some",
     )
     decision = decide(rulebook, ranked, suspects, run_facts)
     report = Report(
@@ -132,7 +133,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         hang=evidence.hang,
         streams=len(evidence.streams),
         bytes_read=facts.text_bytes(),
-        time_zone=time_zone(evidence.streams),
+        time_zone=time_zone(evidence.streams, [item.ranked.best.first.line for item in told]),
     )
     return identified(replace(report, summary=_summary(report, facts, end)))
 

@@ -62,7 +62,8 @@ class RunFacts:
 
     `unexplained`: it failed and no rule explains why. `stopped`: the fault class that the scheduler gives as the reason
     for its end (kb.facts.scheduler_state.stop_reason), "" for none. `finished`: it completed all its steps. `left`: the stage
-    after its training in which it failed, although the training is complete; "" if it is not.
+    after its training in which it failed, although the training is complete; "" if it is not. `saved`: its logs show a
+    complete checkpoint, of whatever step.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -73,6 +74,7 @@ class RunFacts:
     stopped: str = ""
     finished: bool = False
     left: str = ""
+    saved: bool = False
 
 
 def price(facts: Facts) -> Price:
@@ -303,7 +305,7 @@ def _past_the_limit(why: str, run: RunFacts) -> tuple[Advice, str]:
     """Decide for a run that hit its time limit. A retry gets further only from a newer checkpoint."""
     done = run.progress
     last = run.history.tries[-1] if run.history.tries else None
-    if done.last_iteration is not None and done.last_checkpoint is None:
+    if done.last_checkpoint is None and not run.saved:
         return (
             "resubmit",
             "The logs show no complete checkpoint; without one, a rerun starts over and hits the limit again",

@@ -13,12 +13,15 @@ from kb.scanning.summary import StreamSummary, tail_lines
 _LINES = 40  # at each end of a log
 
 
-def time_zone(streams: Iterable[StreamSummary]) -> TimeZone:
+def time_zone(streams: Iterable[StreamSummary], shown: Iterable[str] = ()) -> TimeZone:
     """Return `utc` where all logs with timestamps state a zone, `unknown` where none does, else `mixed`.
 
-    A log states its zone if most of the timestamps in its first and last lines do.
+    A log states its zone if most of the timestamps in its first and last lines do. `shown`: the lines whose times a report
+    gives. A scheduler prints its own into the log of a program that states the zone of all its times, and states none.
     """
     stated = {states for summary in streams if (states := _states_zone(summary)) is not None}
+    if any(_of_line(line) is False for line in shown):
+        stated.add(False)
     if False not in stated:
         return "utc"
     return "mixed" if True in stated else "unknown"

@@ -118,21 +118,22 @@ def test_a_symptom_is_no_cause() -> None:
     assert (unexplained.advice, unexplained.find_cause) == ("fix_first", True)
 
 
-def at_its_limit(done: Progress, *tries: EarlierAttempt) -> str:
+def at_its_limit(done: Progress, *tries: EarlierAttempt, saved: bool = False) -> str:
     """The advice for a run that reached its time limit."""
     book = rulebook(rule("limit", "preempted", LINE))
     limit = FaultClass("time_limit", "platform", "Time limit", advice="requeue")
     known = facts(stream(found={"limit#line": [place(5000)]}, points=steps(1, 9)))
     ranked = rank(find(book, known, History()).findings, known)
     ranked = [replace(item, findings=(replace(item.best, fault=limit),)) for item in ranked]
-    return decide(book, ranked, (), RunFacts(done, history=History(tries=tries))).advice
+    return decide(book, ranked, (), RunFacts(done, history=History(tries=tries), saved=saved)).advice
 
 
 def test_a_run_gets_past_its_time_limit_only_from_a_new_checkpoint() -> None:
     """Without one it ends at the same step again, and so does a run that comes no further than the attempt before."""
     last = EarlierAttempt(("time_limit",), "requeue", reached=900, incident=7)
     assert at_its_limit(Progress(900, None, 800)) == "requeue"
-    assert at_its_limit(Progress()) == "requeue"
+    assert at_its_limit(Progress()) == "resubmit"  # what it does is not logged, and it may do all of it again
+    assert at_its_limit(Progress(), saved=True) == "requeue"
     assert at_its_limit(Progress(900)) == "resubmit"
     assert at_its_limit(Progress(1400, None, 1300), last) == "requeue"
     assert at_its_limit(Progress(900, None, 800), last) == "resubmit"
