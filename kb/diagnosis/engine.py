@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kb.diagnosis.confidence import CALIBRATION, band
+from kb.diagnosis.context.attempt import goes_on, of_attempt, starts_after
 from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, worded
 from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.own_frame import own_frame
@@ -79,15 +80,17 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     judged = find(rulebook, facts, history or History())
     end = completion(facts)
     verdict, ranked, signs = answered(judged.findings, facts, rulebook, end)
-    done = progress(facts)
     numbers = Numbering(facts)
     layout = JobLayout(facts, Places(facts), tuple(judged.findings))
     state = while_running(phase(verdict, ranked, facts, end), facts, ranked[0].best.rule if ranked else None)
     run = RunCircumstances(facts, layout.places)
     told = [_told(item, layout, numbers, run, state) for item in ranked[:DIAGNOSES]]
+    done = progress(of_attempt(told[0].ranked.best.first, facts) if told else facts)
     diagnoses = tuple(_diagnosis(rulebook, place, item, facts) for place, item in enumerate(told, 1))
     ranked = [*(item.ranked for item in told), *ranked[DIAGNOSES:]]
-    done = at_exit(done, facts) if verdict == "insufficient_evidence" else _ended_in(done, diagnoses, state)
+    done = (
+        at_exit(done, facts) if verdict == "insufficient_evidence" else _ended_in(done, diagnoses, state, facts, ranked)
+    )
     finished = state == "degraded" and (
         end.how == "completed" or (done.last_iteration is not None and done.last_iteration == done.total_iterations)
     )
@@ -187,6 +190,8 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     if best is not ranked.best:
         reasons = (*ranked.reasons, f"seen in the last of {attempts} runs that the launcher reports")
         ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=reasons)
+    if later := goes_on(best.first, layout.facts):
+        ranked = replace(ranked, reasons=(*ranked.reasons, later))
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
     if (last := last_said(ranked, suspects, layout)) is not None:
@@ -266,15 +271,20 @@ def _lies_in(best: Finding, suspects: Sequence[Suspect]) -> str:
     return "" if accused else own or best.fault.lies_in
 
 
-def _ended_in(done: Progress, diagnoses: Sequence[Diagnosis], state: Phase) -> Progress:
-    """Return the progress with the stage of the failure that ended the run, if it has one."""
+def _ended_in(
+    done: Progress, diagnoses: Sequence[Diagnosis], state: Phase, facts: Facts, ranked: Sequence[Ranked]
+) -> Progress:
+    """Return the progress with the stage of the failure that ended the run, if it has one.
+
+    Without the stage of a start whose lines only follow the failure: another process or another attempt printed them.
+    """
     best = diagnoses[0] if diagnoses else None
     if best is None or state != "failed" or best.role != "root_cause":
         return done
     if best.iteration != done.last_iteration and (best.iteration is not None or best.stage in UNINFORMATIVE_STAGES):
         return done  # its place is not that of the last step, or not known
     if best.stage is None:
-        return done
+        return replace(done, stage=None) if starts_after(ranked[0].best.first, facts) else done
     return replace(done, stage=best.stage)
 
 

@@ -160,6 +160,22 @@ class Stages:
         return "evaluating" if after else "iterating"
 
 
+def later_starts(marks: Iterable[StageMark], failures: Iterable[int]) -> tuple[int, ...]:
+    """Return the offsets at which a launcher starts the program again in the same log, after a failure of the start before.
+
+    `failures`: the offsets of what ended a process. Other starts do not count: ranks print theirs at different times, and
+    a program may load or build the same part twice.
+    """
+    ended = sorted(failures)
+    starts: list[int] = []
+    low = 0
+    for mark in marks if ended else ():
+        if mark.stage == "launch" and bisect_right(ended, mark.offset) > bisect_right(ended, low):
+            low = mark.offset
+            starts.append(low)
+    return tuple(starts)
+
+
 def closing_marks(summary: StreamSummary, last: int, ends: Sequence[int]) -> list[StageMark]:
     """Return marks of what follows the training loop. `last`: the offset of the last step; `ends`: ends reported after it.
 

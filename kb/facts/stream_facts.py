@@ -12,7 +12,7 @@ from functools import cached_property
 from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_stopped_helper, stops_as_planned
-from kb.facts.stages import Offsets, Stages, text_of
+from kb.facts.stages import Offsets, Stages, later_starts, text_of
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
@@ -30,6 +30,7 @@ _TROUBLE = lazy_compile(
 _STARTS = frozenset({"launch", "init", "data_load", "checkpoint_load", "iterating"})  # stages that a start goes through
 _LAUNCHERS = frozenset({"elastic_exit", "elastic_failure"})  # structures of a launcher that may start its workers again
 _STARTED_SEVERAL = frozenset({"elastic_exit", "elastic_failure", "launcher_exit"})  # a launcher's word about processes
+_ENDINGS = _STARTED_SEVERAL | {"exception", "native_crash", "slurm_end"}  # structures of what ends a process
 _START_LINE = 16  # characters, without time and prefixes; a shorter line may be printed at any time
 _START_LINES = 2  # lines of the start that another start repeats
 _SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
@@ -171,14 +172,29 @@ class StreamFacts:
         """Whether any iteration line counts over the whole run, not only from the start of its epoch."""
         return bool(self._of_run)
 
+    @cached_property
+    def later_starts(self) -> tuple[int, ...]:
+        """The offsets at which a launcher starts the program again, after a failure."""
+        own = (item for item in self.summary.structures if item.kind in _ENDINGS)
+        return later_starts(self.summary.marks, [item.offset for item in own if not item.fields.get("lived_with")])
+
+    def attempt(self, offset: int) -> tuple[int, int | None]:
+        """Return where the attempt around an offset starts, and where the next one of this log does; None for the last."""
+        place = bisect_right(self.later_starts, offset)
+        begun = self.later_starts[place - 1] if place else 0
+        return begun, self.later_starts[place] if place < len(self.later_starts) else None
+
     def run_iteration(self, offset: int) -> int | None:
-        """Return the last step of the run logged before an offset; None if the lines only count within epochs."""
+        """Return the last step of the run logged before an offset, in the same attempt; None if only epochs are counted."""
         index = bisect_right(self._run_offsets, offset) - 1
-        return self._of_run[index].step if index >= 0 else None
+        begun, _ = self.attempt(offset)
+        return self._of_run[index].step if index >= 0 and self._of_run[index].offset >= begun else None
 
     def iteration(self, offset: int) -> int | None:
-        """Return the last step logged before an offset, over the run or within an epoch."""
-        for index in range(bisect_right(self._point_offsets, offset) - 1, -1, -1):
+        """Return the last step logged before an offset in the same attempt, over the run or within an epoch."""
+        begun, _ = self.attempt(offset)
+        first = bisect_right(self._point_offsets, begun) if begun else 0
+        for index in range(bisect_right(self._point_offsets, offset) - 1, first - 1, -1):
             step = self.points[index].step
             if step is not None:
                 return step

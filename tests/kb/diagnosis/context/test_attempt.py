@@ -1,0 +1,45 @@
+"""Stage and step of a failure in a log that holds several attempts."""
+
+from __future__ import annotations
+
+from kb.diagnosis.engine import diagnose
+from kb.facts.evidence import Evidence
+from kb.report import Report
+from kb.rulebase.rule import Pattern
+from tests.support.kb_samples import rule, rulebook, scanned
+
+BOOK = rulebook(rule("oom", "cuda_oom", Pattern("line", literal="CUDA out of memory")))
+ERROR = (
+    'Traceback (most recent call last):\n  File "/srv/fit.py", line 9, in <module>\n    fit()\n'
+    "RuntimeError: CUDA out of memory\n"
+)
+LAUNCH = "W0503 23:17:25.004 4719 torch/distributed/run.py:757] Setting OMP_NUM_THREADS environment variable for each process\n"
+STEPS = "".join(f"step {number}/900 | loss 2.5\n" for number in range(41, 46))
+LOADS = "Loading checkpoint shards:   0%|          | 0/2\n"
+
+
+def report(text: str) -> Report:
+    """The report on one log."""
+    return diagnose(Evidence(streams=(scanned(text, BOOK),)), BOOK)
+
+
+def test_stage_and_step_are_of_the_attempt_that_failed() -> None:
+    """Not of the start that follows in the same log, and not of the attempt before."""
+    first = report(LAUNCH + STEPS + ERROR + LAUNCH + LOADS)
+    assert (first.progress.stage, first.progress.last_iteration) == ("iterating", 45)
+    assert "the same log goes on with a later start of the program" in first.diagnoses[0].reasons
+    second = report(LAUNCH + STEPS + "RuntimeError: bad loss\n" + LAUNCH + LOADS + ERROR)
+    assert (second.progress.stage, second.progress.last_iteration) == ("checkpoint_load", None)
+    assert second.diagnoses[0].iteration is None
+
+
+def test_one_start_is_one_attempt() -> None:
+    """Launchers of several nodes print the same lines, and a program may load twice."""
+    alone = report(LAUNCH + LAUNCH + STEPS + LOADS + ERROR)
+    assert alone.progress.last_iteration == 45
+    assert not any("later start" in reason for reason in alone.diagnoses[0].reasons)
+
+
+def test_a_start_after_the_failure_is_no_stage_of_it() -> None:
+    """Another process or another attempt printed its lines."""
+    assert report("RuntimeError: CUDA out of memory\n" + LAUNCH).progress.stage is None
