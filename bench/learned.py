@@ -1,6 +1,6 @@
 """Measures rules learned from three incidents on a set that someone else made: the fourth incident, rewordings, near misses, good runs.
 
-    python bench/learned.py SET [--verbose]
+    python bench/learned.py SET [--given N] [--verbose]
 
 SET is a file of JSON lines. Objects of type `failure`: id, fault, note, action, secrets, incidents (4 of file name → text), variations and
 near (texts), good (2 of file name → text). Objects of type `nothing_shared`: id, fault, note, action, incidents (3); no rule is right for
@@ -74,6 +74,7 @@ class Counts:
 def main() -> int:
     """Mine, test, and print the figures."""
     options = arguments()
+    given: int = options.given
     objects = [json.loads(line) for line in options.set.read_text("utf-8").splitlines()]
     failures = [item for item in objects if item.get("type") == "failure"]
     known, base = knowledge(), read_files(default_folder())[0]
@@ -84,11 +85,11 @@ def main() -> int:
     }
     counts = Counts()
     for item in failures:
-        others = [negative_case(case) for name, own in cases.items() if name != item["id"] for case in own[:GIVEN]]
+        others = [negative_case(case) for name, own in cases.items() if name != item["id"] for case in own[:given]]
         wrong = judge(
             item,
             failures,
-            cases=cases[item["id"]],
+            given=cases[item["id"]][:given],
             against=[*others, *good.values()],
             base=Base(known, base),
             counts=counts,
@@ -98,7 +99,7 @@ def main() -> int:
     for item in objects:
         if item.get("type") == "nothing_shared":
             own = stored(item, known)
-            others = [negative_case(case) for each in cases.values() for case in each[:GIVEN]]
+            others = [negative_case(case) for each in cases.values() for case in each[:given]]
             mined = mine(own, background([*others, *good.values()]), known.rulebook)
             counts.add("no proposal where nothing is shared", isinstance(mined, Refusal))
             if not isinstance(mined, Refusal) and options.verbose:
@@ -117,6 +118,7 @@ def arguments() -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("set", type=Path)
+    parser.add_argument("--given", type=int, default=GIVEN, help="how many incidents of a failure are mined, 1 to 3")
     parser.add_argument("--verbose", action="store_true", help="print each rule, and what it gets wrong")
     return parser.parse_args()
 
@@ -163,13 +165,12 @@ def judge(
     item: Mapping[str, Any],
     failures: list[dict[str, Any]],
     *,
-    cases: list[Case],
+    given: list[Case],
     against: list[NegativeText],
     base: Base,
     counts: Counts,
 ) -> list[str]:
     """Mine a failure, draft its rule, and test it on everything that was held out. Returns the rule and what is wrong."""
-    given = cases[:GIVEN]
     mined = mine(given, background(against), base.known.rulebook)
     if isinstance(mined, Refusal):
         counts.refused.append(f"{item['id']} ({mined.code})")

@@ -32,7 +32,7 @@ _DRAFT = re.compile(r"\A(?:\W*\b(?:draft|wip)\b\W*)+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class BodyContent:
-    """What a body tells. `why`: words of people; `lines`: the evidence, lines that it matches; `figures`: of tests and backtest, in order.
+    """What a body tells. `why`: words of people; `lines`: the evidence, lines that it matches; `silent`: lines that it must not match, with comments; `figures`: of tests and backtest, in order.
 
     `notes`: what a reviewer must know, as that one incident alone supports it; `questions`: what only a reviewer can add. `incidents`:
     their numbers. `mark`: see Plan. `switch`: the command that checks its branch out; `folder`: the folder of the rules in the repository.
@@ -62,7 +62,7 @@ def body_of(content: BodyContent, note: str = "") -> str:
         content=content,
         note=note,
         lines=_block(content.lines[:MOST_QUOTED]),
-        silent=_block(content.silent[:MOST_QUOTED]),
+        silent=_block(content.silent[: 2 * MOST_QUOTED]),
         patterns=_block(content.patterns),
         figures="\n".join(table(["Figure", ""], [[_cell(name), _cell(value)] for name, value in content.figures])),
         tries=_block(_tries(content)),

@@ -31,7 +31,7 @@ LIKE = 0.5  # share of the telling words that two wordings of one event have in 
 # words by which a line says that something is wrong, beside those by which harm is weighed
 _FAULTY = re.compile(
     r"(?i)\b(?:quarantin\w*|below|above|refus\w*|abort\w*|exceed\w*|fenced|overdue|without|differs?|otherwise|overlaps?|rewound|detached"
-    r"|exhausted|fragmented|given up|used up|full|silent|turned away|not|no|never|only|less than|more than|too \w+|un\w+ed|mis\w+)\b"
+    r"|exhausted|fragmented|(?:given|gave|gives|giving) up|used up|full|silent|turned away|not|no|never|only|less than|more than|too \w+|un\w+ed|mis\w+)\b"
 )
 _NUMBERED = re.compile(r"\b(rank|worker|client|slot|index|task|member|process) (\d{1,9})\b")
 
@@ -121,8 +121,8 @@ def candidate_of(
         alone=len(support) == 1,
         lines=lines,
         near=near_misses([(item.search, item.words) for item in chosen.found], background, besides),
-        notes=tuple(case.note for case in own if case.note),
-        actions=tuple(case.action for case in own if case.action),
+        notes=tuple(case.note for case in own),
+        actions=tuple(case.action for case in own),
         remarks=tuple(_remarks(chosen, cases, support, place, other)),
         questions=(*_doubts(chosen), *_questions(own)),
         events=_events(chosen),
@@ -171,7 +171,8 @@ def _sentence(chosen: Chosen, names: Collection[str]) -> str:
     event = chosen.found[0].event
     lines = [line.message for own in event.lines.values() for line in own[:2]]
     told = [raised(line) for line in lines] if event.raised else []
-    types = {item[0] for item in told if item is not None}
+    asked = "type" in (chosen.found[0].values.get("exception") or {})  # other classes with these words match, too
+    types = {item[0] for item in told if item is not None and (asked or not item[1])}
     messages = [item[1] for item in told if item is not None and item[1]] if event.raised else lines
     reach = chosen.found[0].reach or aligned(messages, names)
     said = sentence_of(reach, types.pop() if len(types) == 1 else "")
@@ -197,7 +198,7 @@ def _doubts(chosen: Chosen) -> Iterable[str]:
         _FAULTY.search(line.message) for own in event.lines.values() for line in own[:1]
     )
     if event is not None and plain and not (event.decisive or event.raised or event.told or event.harm >= ENOUGH_HARM):
-        yield "Is this line the failure? It is what these incidents share and others lack, but no word of it says that something failed."
+        yield "Is this line the failure? These incidents share it and others lack it; nothing else shows that it came first."
     if event is not None:
         yield from _beyond(event)
     if event is not None and event.raised:
@@ -221,9 +222,6 @@ def _questions(cases: Sequence[Case]) -> Iterable[str]:
     noted = sum(bool(case.note) for case in cases)
     if not noted:
         yield "What caused it? The close-outs name the class only."
-    else:
-        own = f"{noted} of {len(cases)} incidents" if len(cases) > 1 else "the one incident"
-        yield f"Can this line have another cause here? People named one in {own}."
     if not any(case.action for case in cases):
         yield "What should a person do? No close-out says what was done."
     if len(cases) == 1:

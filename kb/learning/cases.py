@@ -9,7 +9,7 @@ from typing import Any
 from kb.learning.rewordings import EventWords
 from kb.model import Role
 
-MINER = "6"  # raised whenever the same incidents give another rule
+MINER = "7"  # raised whenever the same incidents give another rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Candidate:
 
     `support`: the incidents that it finds, `asked` those that it should find, `counter` those of other faults in which it fires
     nevertheless, out of `tried`. `lines`: incident → its deciding lines, by source. `near`: similar lines that it must not match.
-    `notes`, `actions`: what people said about the cause, and did, of each incident where they said anything. `remarks`: what a reviewer should know; `questions`: what a reviewer
+    `notes`, `actions`: what people said about the cause, and did, of each of `support`, empty where they said nothing. `remarks`: what a reviewer should know; `questions`: what a reviewer
     should add, because no incident tells. Each is a sentence. `events`: incident → what its decisive line says, by which the rule is tested;
     none for structures and conditions. `numbers`: the rule asks for numbers of the event. `said`: what its line says, with holes for the
     values that the rule captures.

@@ -165,11 +165,17 @@ def _is_error(line: CaseLine) -> bool:
 
 
 def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEvent]:
-    """Merge events whose words are nearly the same."""
+    """Merge events whose words are nearly the same, and which all or none of them are said at a level below error.
+
+    A program says in health nearly what it says of a failure, as in "page evicted" and "page evicted twice".
+    """
+    mild = {key: _is_mild(item) for key, item in found.items()}
     groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     holding: dict[str, list[tuple[str, ...]]] = {}
     for key in sorted(found, key=lambda event_builder: (-len(found[event_builder].lines), event_builder)):
-        near = [item for item in _alike(key, holding) if found[item].raised == found[key].raised]
+        near = [
+            item for item in _alike(key, holding) if found[item].raised == found[key].raised and mild[item] == mild[key]
+        ]
         if near:
             groups[near[0]].append(key)
             continue
@@ -191,6 +197,12 @@ def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEven
             any(item.told for item in each),
             frozenset().union(*(item.decisive for item in each)),
         )
+
+
+def _is_mild(event: _EventBuilder) -> bool:
+    """Whether each of an event's lines states a level below error."""
+    below = compiled(levels.LOWER)
+    return all(below.find(line.whole) for lines in event.lines.values() for line in lines)
 
 
 def _alike(key: tuple[str, ...], holding: Mapping[str, list[tuple[str, ...]]]) -> list[tuple[str, ...]]:

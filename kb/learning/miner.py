@@ -24,7 +24,7 @@ from kb.learning.events import ENDING, CaseEvent, events_of
 from kb.learning.existing_rules import explained, is_consequence_of
 from kb.learning.negative_corpus import Background
 from kb.learning.structural_conditions import shared_observations
-from kb.rulebase.rule import Rulebook
+from kb.rulebase.rule import Rule, Rulebook
 
 MOST_PATTERNS = 4
 CODE_BUG = "code_bug"
@@ -58,8 +58,12 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
             ),
         )
     tried: list[MinedPattern] = []
+    known: list[Rule] = []  # rules for other faults that look for a line of a single incident
     for score, event in best:
         if plain_bug(event, by_id):
+            continue
+        if len(by_id) == 1 and not event.decisive and (rule := _explained(event, rulebook, besides)):
+            known.append(rule)
             continue
         found = discriminate(event, score, by_id, besides, background, names=names)
         tried += [found] if found is not None else []
@@ -76,21 +80,32 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
         or _chosen(tried, by_id, first.id, background, harmless=True)
     )
     if chosen is None:
-        return _no_support(tried, background)
+        return _explained_by(known[0]) if known else _no_support(tried, background)
     if first.id not in chosen.support and not first.empty:  # what others share is not the failure that was asked about
         return _without(chosen.support, cases, background, rulebook)
-    told = [line.message for item in chosen.found for lines in item.event.lines.values() for line in lines]
-    other = explained(told, rulebook, besides)
+    other = next(
+        (rule for item in chosen.found if not _framed(item) and (rule := _explained(item.event, rulebook, besides))),
+        None,
+    )
     if other is not None and len(chosen.support) == 1:
-        return Refusal(
-            "explained",
-            (
-                f"Rule {other.id}, which names {other.fault}, looks for the same line: either the close-out is wrong, or that rule is too broad.",
-            ),
-        )
+        return _explained_by(other)
     candidate = candidate_of(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
     before, said = line_before(chosen, events, background, names)
     return replace(candidate, before=before, said_before=said)
+
+
+def _explained(event: CaseEvent, rulebook: Rulebook, besides: Collection[str]) -> Rule | None:
+    return explained([line.message for lines in event.lines.values() for line in lines], rulebook, besides)
+
+
+def _explained_by(rule: Rule) -> Refusal:
+    told = f"Rule {rule.id}, which names {rule.fault}, looks for the same line"
+    return Refusal("explained", (f"{told}: either the close-out is wrong, or that rule is too broad.",))
+
+
+def _framed(found: MinedPattern) -> bool:
+    """Whether a pattern asks for the function that raised it, and so for less than a rule for its words."""
+    return "frame" in (found.values.get("exception") or {})
 
 
 def _without(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.severity_words import is_bad
+from kb.learning.rule_texts import is_none_of
 from kb.learning.tokenizer import LEADING, VERSION, Piece, Token, WordWeights, captured, gap
 from kb.regex.hazards import hazards
 from kb.regex.pattern import compiled
@@ -56,6 +57,7 @@ WILD = r".{0,120}"
 FIELD = r"(?:.{{0,160}}?\b{name}\W{{1,4}}(?P<{name}>[\w./:-]{{1,60}}))?"  # of a structured record, behind its message
 _BARE_VERSION = r"\w{1,20}"
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]+")
+WRAP = "(?:$|"  # where a line may end, as a wrapped one does
 QUOTE = r'\\?"'  # JSON escapes it
 
 
@@ -104,7 +106,7 @@ def regexes(
         if grown % 2 == 0 or last - first + 1 in (len(places), MOST_WORDS):
             made = _written(pieces, places[first], places[last], weights, numbers=numbers, firm=firm)
             found = next((item for item in made if usable(item.text)), None)
-            if found is not None and found.text not in seen:
+            if found is not None and not any(text.startswith(found.text) for text in seen):
                 seen.add(found.text)
                 yield found
         grown += 1
@@ -212,15 +214,16 @@ def _written(
     start = _from_clause(pieces, start) if firm else start
     ahead = _ahead(pieces, start) if firm else start
     behind = _behind(pieces, stop)
-    short = firm and sum(len(piece.token.text) if piece.token is not None else 1 for piece in pieces) <= SHORT_LINE
+    short = firm and _length(pieces) <= SHORT_LINE
     head = ahead < start and not short and _varies(pieces[ahead:start])  # it may be missing
     object_only = not any(piece.word for piece in pieces[stop + 1 : behind + 1])  # as behind "No such file: "
     tail = behind > stop and (not short or object_only) and _varies(pieces[stop + 1 : behind + 1])
     first, last = start if head else ahead, behind if short and not object_only else stop
     names: set[str] = set()
     spans = [*([(ahead, first - 1)] if head else []), (first, last), *([(last + 1, behind)] if tail else [])]
+    wraps = _wraps(pieces, first, weights) if _length(pieces) > SHORT_LINE else frozenset()
     parts = [
-        _part(pieces, span, names, numbers=numbers, core=chosen, ends=span[0] > first and not object_only)
+        _part(pieces, span, names, numbers=numbers, core=chosen, wraps=wraps if span[0] >= first else frozenset())
         for span in spans
     ]
     text = "".join(
@@ -230,9 +233,37 @@ def _written(
     told = "".join(
         said if span == (first, last) else _clause_of(said) for span, (_, said) in zip(spans, parts, strict=True)
     )
-    whole = _regex(pieces, (first, last), (text, told), weights)
+    whole = _regex(pieces, (first, last), (_closed(text), told), weights)
     yield replace(whole, reach=tuple(pieces[spans[0][0] : spans[-1][1] + 1]))
-    yield _regex(pieces, chosen, _part(pieces, chosen, set(), numbers=numbers, core=chosen), weights)
+    plain = _part(pieces, chosen, set(), numbers=numbers, core=chosen)
+    yield _regex(pieces, chosen, plain, weights)
+
+
+def _length(pieces: Sequence[Piece]) -> int:
+    return sum(len(piece.token.text) if piece.token is not None else 1 for piece in pieces)
+
+
+def _closed(text: str) -> str:
+    """A regex with the ends of its groups in which a line may end: each holds all that follows."""
+    return text + ")" * text.count(WRAP)
+
+
+def _wraps(pieces: Sequence[Piece], start: int, weights: WordWeights) -> frozenset[int]:
+    """The spaces at which a program may have wrapped the line: what stands before is telling, and says what is wrong or cannot be all."""
+    found: set[int] = set()
+    words: list[str] = []
+    last = ""
+    for index, piece in enumerate(pieces[start:], start):
+        if piece.word:
+            words.append(piece.word)
+        if piece.token is not None and piece.token.kind == "space":
+            told = _weight(words, [weights.of(word) for word in words]) if words else (0.0, 0)
+            open_ended = last in CLAUSES or last.lower() in LEADING
+            if told[0] >= ENOUGH and told[1] >= LETTERS and (open_ended or any(is_bad(word) for word in words)):
+                found.add(index)
+        elif piece.token is not None:
+            last = piece.token.text if piece.token.kind in ("word", "sign") else ""
+    return frozenset(found)
 
 
 def _regex(pieces: Sequence[Piece], span: tuple[int, int], made: tuple[str, str], weights: WordWeights) -> Regex:
@@ -304,11 +335,11 @@ def _part(
     *,
     numbers: bool,
     core: tuple[int, int],
-    ends: bool = False,
+    wraps: Collection[int] = (),
 ) -> tuple[str, str]:
     """A part of a message as a regex, and what it says. `names`: those taken, to which its own are added.
 
-    `ends`: the line may end at each of its spaces, as a wrapped one does. The first word of a message begins with a capital in some programs' logs and not in others. `core`: the words chosen.
+    `wraps`: spaces at which the line may end, each of which opens a group. The first word of a message begins with a capital in some programs' logs and not in others. `core`: the words chosen.
     """
     start, stop = span
     parts: list[str] = []
@@ -331,9 +362,11 @@ def _part(
             parts.append(QUOTE if token.text == '"' else escaped(token.text))
         elif token.kind == "space":
             spaces = " " if piece.fixed and token.text == " " else r"[ \t]{1,20}"
-            parts.append(f"(?:$|{spaces}" if ends else spaces)
+            parts.append(f"{WRAP}{spaces}" if index in wraps else spaces)
         elif token.kind == "number" and piece.fixed and _is_part(pieces, index):
             parts.append(escaped(token.text))
+        elif is_none_of(pieces, index):
+            parts.append(rf"\b{token.text}")
         elif token.kind == "number" and piece.fixed and (numbers or before.lower() == ERRNO):
             parts.append(rf"{escaped(token.text)}\b")
         else:
@@ -346,7 +379,7 @@ def _part(
             names |= {name} if name is not None else set()
         said.append(told)
         before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
-    return "".join(parts) + ")" * sum(part.startswith("(?:$|") for part in parts), "".join(said)
+    return "".join(parts), "".join(said)
 
 
 def _is_part(pieces: Sequence[Piece], index: int) -> bool:

@@ -65,8 +65,8 @@ def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook, sentence: s
 
 def _begun(sentence: str) -> str:
     """A sentence with a capital first, unless it begins with the name of a program or a variable."""
-    first = re.split(r"[ :]", sentence, maxsplit=1)[0]
-    return sentence if not first.isalpha() or not first.islower() else f"{sentence[0].upper()}{sentence[1:]}"
+    first = re.match(r"[a-z]+(?:-[a-z]+)*(?= |$)", sentence)
+    return f"{sentence[0].upper()}{sentence[1:]}" if first is not None else sentence
 
 
 def telling(words: Sequence[str], *, rare: bool = True) -> list[str]:

@@ -10,26 +10,18 @@ from kb.learning.tokenizer import VERSION, Piece
 
 LONGEST_TITLE = 80
 _SPLIT = re.compile(r"(?<=[.;!?])\s+|\s*[;\n]\s*")
-_HANGING = re.compile(r"(?: (?:after|at|by|during|for|from|in|of|on|to|with)(?: (?:N|\.\.\.))?)+$")  # ends no title
-_VALUE_LAST = re.compile(r"(?:,|:) N(?: of N)?$")  # behind the clause that says what is wrong
-# what only tells one thing of a kind from another, behind its kind: "lease N on", "cursor ... belongs"
-_UNNAMED = re.compile(
-    r"(?<![\w-]of)(?<=\w) \.\.\.(?= [A-Za-z(]|[:,;])(?<!\b(?:to|by|at|on|in|is|as) \.\.\.)(?<!\b(?:for) \.\.\.)(?<!\b(?:from|with) \.\.\.)"
-    r"|(?<=[a-z]{3}) N(?= (?:on|for|at|is|was|were|has|had|in|from|by|belongs|cannot|could) )(?<!\b(?:for) N)(?<!\b(?:from|with|than) N)"
-)
-_RANGE = re.compile(r"\bfrom (?:\w+ )?(?:N|\.\.\.) to (?:N|\.\.\.)$")  # both ends of it are told
-_TAKES = re.compile(r"\b(?:as|than|uses|expects|wants|has|got|is|was|needs|reads|says|found|runs|loaded|sent|gave)$")
+_HANGING = re.compile(
+    r"(?: (?:after|and|as|at|because|but|by|during|for|from|has|holds|in|is|of|on|than|that|the|to|while|with))+$"
+)  # ends no title
+_VALUE_LAST = re.compile(r"(?:,|:) [A-Z](?: of [A-Z])?$")  # behind the clause that says what is wrong
 _ERRNO = re.compile(r"^Errno (\w{1,5}) ([A-Za-z][\w /'-]{2,60})$")
 _NUMBER_WORDS = {
-    "number": "N",
     "pci": "a device",
     "path": "a file",
     "url": "a URL",
-    "name": "...",
-    "maybe_name": "...",
-    "quoted": "...",
     "time": "a time",
 }
+_NUMBERS, _NAMES = "NMKL", "XYZ"  # a letter for each value of a title, so that one is not taken for another
 # what people write that they did → the imperative
 _DONE: Mapping[str, str] = {
     "allowed": "allow", "cancelled": "cancel", "canceled": "cancel", "converted": "convert", "copied": "copy", "dropped": "drop",
@@ -68,25 +60,34 @@ _PREFIXES = ("re", "un", "de", "over", "pre")
 _DETERMINERS = frozenset(
     {"a", "an", "the", "its", "their", "our", "his", "her", "all", "both", "each", "every", "this", "that", "and", "to"}
 )
+# what the owner of a run sets for it
+_SETTINGS = (
+    r"(?-i:\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)|\benvironment variable|\b(?:templates?|prompts?|stop tokens?|seeds?|bucketing|hyperparameters?"
+    r"|learning rate|warm-?up|retries|arena|pool size|batch(?:es)? sizes?|micro-?batch\w*|sequence length|precision|plan|recipe|curriculum"
+    r"|schedule|interval|truncat\w*|buffers?|queue depth|prefetch\w*|parallel\w*|mesh|layout|offload\w*"
+    r"|number of (?:workers|readers|writers|threads|ranks|processes|shards))\b"
+    r"|\b(?:each|every|per) (?:rank|process|worker|reader)\b|\b(?:save|checkpoint|evaluate|log)\b.*\b(?:less|more) often\b|\bpin\b.*\b(?:cores?|job|run|readers?|workers?|threads?)\b"
+)
 # words of what was done → the action of rules/actions.yaml; the first that fits counts
 _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:node|host|machine|server)s?\b.*\b(?:out of|from) the cluster|\bcordon|\bdrain(?:ed)?\b.*\breboot|\breboot\w*\b.*\b(?:node|host|machine)", "drain_and_reboot"),
     (r"\bfirmware\b|\bflash\b", "hardware_ticket"),
     (r"\bclear\w*\b.*\bcaches?\b", "fix_environment"),
-    (r"\breseat\b|\b(?:cable|transceiver|optic)s?\b", "network_ticket"),
+    (r"\breseat\b|\b(?:cable|transceiver|optic|connector)s?\b", "network_ticket"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
     (r"\breplac\w*\b.*\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|power supply|drive|cpu|memory)s?\b", "hardware_ticket"),
     (r"\bdrain\b.*\b(?:node|host|machine)", "exclude_node_cluster"),
     (r"\breset\w*\b.*\bgpus?\b", "reset_gpu"),
     (r"\b(?:ticket|vendor|rma|support)\b", "hardware_ticket"),
-    (r"(?-i:\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)|\b(?:templates?|prompts?|seeds?|bucketing|hyperparameters?|learning rate|retries|arena|pool size|batch size)\b", "change_config"),
+    (_SETTINGS, "change_config"),
     (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
-    (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean)\w*\b.*\b(?:checkpoints?|files|space)", "free_space"),
-    (r"\b(?:credential|permission|certificate|password|secret|(?:api|ssh) key|(?:access|hub|api|auth\w*) token|login|role|grant)s?\b", "fix_access"),
-    (r"(?<!the )(?<!a )\b(?:rebuild|rebuilt|regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*", "fix_data"),
+    (r"\bstorage class", "platform_ticket"),
+    (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean)\w*\b.*\b(?:checkpoints?|files|space|scratch)", "free_space"),
+    (r"\b(?:credential|permission|certificate|password|secret|key|(?:access|hub|api|auth\w*) token|login|role|grant)s?\b", "fix_access"),
+    (r"(?<!the )(?<!a )\b(?:regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*|(?<!the )(?<!a )\b(?:rebuild|rebuilt|re-?copy|re-?export)\b(?!.*\b(?:image|plugins?|plugin tree|packages?|librar\w+|wheels?|extensions?|container|bundle|kernels?|binar\w+)\b)", "fix_data"),
     (r"\b(?:re)?(?:start|deploy)(?:ed)?\b (?:it\b|(?:the|a|its|our|all|every|both|this|that)\b(?!.*\b(?:job|run|training|process\w*)\b))", "restart_service"),
     (r"\b(?:ulimit|limit|memlock|shm)\b", "raise_limit"),
-    (r"\b(?:install|upgrad|downgrad|reinstall)\w*\b|\bpin\w*\b.*\d|\b(?:container|package|driver|version)s?\b|\bimage\b", "fix_environment"),
+    (r"\b(?:install|upgrad|downgrad|reinstall)\w*\b|\bpin\w*\b.*\d|\b(?:container|package|driver|version|librar(?:y|ie)|plugin|wheel|toolchain|compiler|extension|binar(?:y|ie))s?\b|\bimage\b", "fix_environment"),
     (r"\b(?:shard|sample|dataset|data|manifest|index|ledger|file)s?\b", "fix_data"),
     (r"\b(?:config\w*|setting|flag|option|parameter|batch size|timeout)s?\b", "change_config"),
     (r"^\W*(?:un)?set\b.*(?:=|\bto\b|\bback\b)", "change_config"),
@@ -94,7 +95,7 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:restart|rerun|continu|go)\w*\b.*\bcheckpoint|\bresum\w+\b", "restart_from_checkpoint"),
     (r"\b(?:resubmit|requeu|relaunch)\w*|\b(?:restart|rerun)\w*\b.*\b(?:job|run|training)\b|^\W*restart (?:with|under|using|without)\b", "resubmit"),
     (r"\bwait\w*\b", "wait"),
-    (r"\b(?:switch|cable|fabric|network)\b", "network_ticket"),
+    (r"(?<!^)\bswitch(?:es)?\b|\b(?:cable|fabric|network)\b", "network_ticket"),
     (r"\b(?:storage|mount|file ?system|bucket|lustre|nfs|gpfs)\b", "storage_ticket"),
 )  # fmt: skip
 OTHER_ACTION = "platform_ticket"
@@ -109,46 +110,67 @@ class Step:
 
 
 def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
-    """What the incidents have in common as a title: variables become words such as N; empty without a word."""
+    """What the incidents have in common as a title: variables become letters or words; empty without a word."""
     parts: list[str] = []
     told = list(pieces)
-    for piece, after in zip(told, [*told[1:], Piece(None)], strict=True):
-        token = piece.token
-        if token is not None and token.form == "pci" and after.token is not None and after.token.text == ":":
+    letters = _Letters()
+    for index, piece in enumerate(told):
+        token, after = piece.token, told[index + 1].token if index + 1 < len(told) else None
+        if token is not None and token.form == "pci" and after is not None and after.text == ":":
+            parts = parts[:-1] if parts[-1:] == [" "] else parts
             continue  # a device named before what it reports
-        if token is None:
-            parts.append(" ... ")
-        elif token.kind == "word" and VERSION.fullmatch(token.text):
-            parts.append("...")
-        elif token.kind == "varying":
-            unit = token.text if piece.fixed else ""
-            parts.append(unit if token.form == "unit" else _NUMBER_WORDS.get(token.form, "..."))
-        elif token.kind == "number":
-            glued = bool(parts) and parts[-1][-1:].isalpha()  # as in "sha256"
-            parts.append(token.text if piece.fixed and (glued or parts[-2:] == ["Errno", " "]) else "N")
-        else:
-            parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
-    text = re.sub(r" (?=[,;:])", "", _bare(" ".join("".join(parts).split()))).strip(" .,;:!-…'\"")
-    whole = _RANGE.search(text) is not None
-    text = text if whole else _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
-    text = text.replace(" on ... ", " on a node ")
-    if told and told[-1].token is not None and told[-1].token.kind == "varying" and _TAKES.search(text):
-        text += " ..."  # an object that differs
-    text = _ERRNO.sub(r"\2 (errno \1)", re.sub(r"[{}\[\]<>`]", "", text))
+        parts.append(_said(told, index, parts, letters))
+    text = re.sub(r" (?=[,;:])", "", " ".join("".join(parts).split())).strip(" .,;:!-…'\"")
+    text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
+    text = _ERRNO.sub(r"\2 (errno \1)", re.sub(r"[{}\[\]<>`]", "", text.replace(" on ... ", " on a node ")))
     if not re.search(r"[A-Za-z]{3}", text):
         return exception
-    return _cut(f"{exception}: {text}" if exception else text)
+    whole = f"{exception}: {text}" if exception else text
+    return whole if len(whole) <= LONGEST_TITLE else _cut(text)
 
 
-def _bare(text: str) -> str:
-    """The text without values that only tell one thing from another; where it names two of a kind, each keeps its own."""
+@dataclass(slots=True)
+class _Letters:
+    """The letters that a title has used for its numbers and names."""
 
-    def kept(hit: re.Match[str]) -> str:
-        noun = re.search(r"([A-Za-z][\w-]*)$", text[: hit.start()])
-        twice = noun is not None and len(re.findall(rf"(?i)\b{re.escape(noun[1])}s? (?:N\b|\.\.\.)", text)) > 1
-        return hit[0] if twice else ""
+    numbers: int = 0
+    names: int = 0
 
-    return _UNNAMED.sub(kept, text)
+    def number(self) -> str:
+        self.numbers += 1
+        return _NUMBERS[(self.numbers - 1) % len(_NUMBERS)]
+
+    def name(self) -> str:
+        self.names += 1
+        return _NAMES[(self.names - 1) % len(_NAMES)]
+
+
+def _said(told: Sequence[Piece], index: int, parts: Sequence[str], letters: _Letters) -> str:
+    """What a title says for a piece."""
+    piece = told[index]
+    token = piece.token
+    if token is None:
+        return " ... "
+    if token.kind == "word" and VERSION.fullmatch(token.text):
+        return letters.name()
+    if token.kind == "varying":
+        if token.form == "unit":
+            return token.text if piece.fixed else ""
+        return _NUMBER_WORDS.get(token.form) or letters.name()
+    if token.kind == "number":
+        glued = bool(parts) and parts[-1][-1:].isalpha()  # as in "sha256"
+        kept = piece.fixed and (glued or list(parts[-2:]) == ["Errno", " "])
+        return token.text if kept or is_none_of(told, index) else letters.number()
+    return token.text if token.kind != "sign" or " " <= token.text <= "~" else ""
+
+
+def is_none_of(pieces: Sequence[Piece], index: int) -> bool:
+    """Whether a number is the 0 of "0 of 256 left" in all messages: it is what they report."""
+    token = pieces[index].token
+    behind = [item.token for item in pieces[index + 1 : index + 5]]
+    kinds = [item.kind if item is not None else "" for item in behind]
+    zero = token is not None and token.kind == "number" and token.text == "0" and pieces[index].fixed
+    return zero and kinds == ["space", "word", "space", "number"] and behind[1] is not None and behind[1].text == "of"
 
 
 def _cut(text: str) -> str:
@@ -156,8 +178,9 @@ def _cut(text: str) -> str:
     if len(text) <= LONGEST_TITLE:
         return text
     head = text[: LONGEST_TITLE + 1]
-    ends = [hit.start() for hit in re.finditer(r"[,;:.](?=\s)", head)]
-    return head[: ends[-1]] if ends and ends[-1] > LONGEST_TITLE // 2 else head.rpartition(" ")[0].rstrip(" ,;:-(")
+    ends = [hit.start() for hit in re.finditer(r"[,;:.](?=\s)| (?=(?:but|and|while|because|so|which) )", head)]
+    short = head[: ends[-1]] if ends and ends[-1] > LONGEST_TITLE // 3 else head.rpartition(" ")[0]
+    return _HANGING.sub("", short.rstrip(" ,;:-("))
 
 
 def sentences(text: str) -> tuple[str, ...]:

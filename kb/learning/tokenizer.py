@@ -63,7 +63,7 @@ _NAMED_BY = frozenset(
     """
     host hostname node nodename nodelist user username login owner account tenant group project team partition queue
     cluster server peer machine pod namespace container rack switch lid guid serial uid gid mail email job jobname
-    bucket
+    bucket zone region aisle
     """.split()  # noqa: SIM905 - a list would take a page
 )
 # behind these a word of the language is a name, too; behind the others it may as well be a word, as in "bucket quota"
@@ -104,8 +104,10 @@ _GAPS: Mapping[str, str] = {
     "unit": r"[A-Za-z]{1,8}",
     "url": r"\S{1,240}", "email": r"\S{1,160}", "pci": r"[0-9A-Fa-f:.]{5,16}", "uuid": r"[\w-]{30,44}", "mac": r"[0-9A-Fa-f:-]{17,60}",
     "ip": r"[0-9A-Fa-f.:<>/]{3,50}", "time": r"\S{1,30}(?: \d\d:\S{1,20})?", "quoted": r".{2,120}", "path": r"\S{1,240}",
-    "hex": r"\w{1,66}", "name": r"[\w.-]{1,80}", "maybe_name": r"[\w.-]{1,80}", "number": r"[\d.]+",
+    "hex": r"\w{1,66}", "name": r"[\w./-]{1,80}", "maybe_name": r"[\w./-]{1,80}", "number": r"[\d.]+",
 }  # fmt: skip
+
+_WIDE = frozenset({"url", "quoted", "path", "time", "ip", "email"})  # forms of which a name may not be the gap
 
 
 def tokens(message: str, names: Collection[str] = ()) -> tuple[Token, ...]:
@@ -153,7 +155,11 @@ def _named(found: Sequence[Token], names: Collection[str]) -> list[Token]:
         if _continues_name(told, token):
             told.append(Token("varying", token.text, "name"))
             continue
-        if token.kind == "word" and (token.text.lower() in names or _is_named(before, token.text, found[index + 1 :])):
+        if _is_letter(found, index, before):
+            told.append(Token("varying", token.text, "name"))
+        elif token.kind == "word" and (
+            token.text.lower() in names or _is_named(before, token.text, found[index + 1 :])
+        ):
             sure = token.text.lower() in names or before in _ALWAYS_NAMED or token.text[0].isupper()
             told.append(Token("varying", token.text, "name" if sure else "maybe_name"))
         else:
@@ -161,6 +167,16 @@ def _named(found: Sequence[Token], names: Collection[str]) -> list[Token]:
         if token.kind in ("word", "varying", "number"):
             before = token.text.lower().strip("_") if token.kind == "word" else ""
     return told
+
+
+def _is_letter(found: Sequence[Token], index: int, before: str) -> bool:
+    """Whether a token is a single letter by itself, which tells one thing of a kind from another, as in "zone c"."""
+    token = found[index]
+    if token.kind != "word" or len(token.text) > 1 or not token.text.isalpha() or not index:
+        return False
+    behind = found[index + 1].text if index + 1 < len(found) else ""
+    apart = found[index - 1].kind == "space" and behind not in ("'", "=")
+    return apart and (token.text not in ("a", "A", "I") or before in _NAMED_BY)
 
 
 def _numbers_name(told: Sequence[Token], token: Token) -> bool:
@@ -212,11 +228,27 @@ def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece
     pieces = [Piece(token, fixed=True) for token in cut[0]]
     for other in cut[1:]:
         pieces = _common(pieces, other)
-    return tuple(_shared_word(piece) for piece in pieces) if len(cut) > 1 else tuple(pieces)
+    if len(cut) < 2:
+        return tuple(pieces)
+    kinds = [_kind_before(pieces, index) for index in range(len(pieces))]
+    vary = {
+        kind
+        for kind, piece in zip(kinds, pieces, strict=True)
+        if piece.token is not None and piece.token.kind == "varying" and not piece.fixed
+    }
+    return tuple(piece if kind in vary else _shared_word(piece) for kind, piece in zip(kinds, pieces, strict=True))
+
+
+def _kind_before(pieces: Sequence[Piece], index: int) -> str:
+    """The word before a piece, which says what kind of thing it names; empty without one."""
+    return next((piece.word.lower() for piece in reversed(pieces[max(0, index - 2) : index]) if piece.word), "")
 
 
 def _shared_word(piece: Piece) -> Piece:
-    """A word in the place of a name that several incidents have there is a word after all, as in "bucket quota"."""
+    """A word in the place of a name that several incidents have there is a word after all, as in "bucket quota".
+
+    Unless another thing of the kind, in the same message, has other names there.
+    """
     token = piece.token
     if token is None or token.form != "maybe_name" or not piece.fixed or not token.text.isalpha():
         return piece
@@ -233,6 +265,8 @@ def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
                 same = piece.fixed and piece.token is not None and piece.token.text == token.text
                 zero = token.kind == "number" and not token.text.strip("0.")  # a number that may be zero stays one
                 found.append(Piece(token if zero else piece.token, fixed=same))
+        elif (hole := _hole(pieces[start:stop], other[from_:to])) is not None:
+            found.append(hole)
         elif not found or found[-1].token is not None:
             found.append(Piece(None))
     # two stretches become one, also with only a blank or a sign between them
@@ -245,6 +279,16 @@ def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
         if not between and not (piece.token is None and merged and merged[-1].token is None):
             merged.append(piece)
     return merged
+
+
+def _hole(pieces: Sequence[Piece], other: Sequence[Token]) -> Piece | None:
+    """One word or value in the place of another: a value that the program fills in there, as in "zone b" and "zone c"."""
+    if len(pieces) != 1 or len(other) != 1 or pieces[0].token is None:
+        return None
+    kinds = {pieces[0].token.kind, other[0].kind}
+    if not kinds <= {"word", "number", "varying"} or {pieces[0].token.form, other[0].form} & _WIDE:
+        return None
+    return Piece(Token("varying", other[0].text, "name"))
 
 
 # words that lead to another and end no phrase

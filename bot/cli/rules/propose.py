@@ -57,7 +57,7 @@ def run(
     _print(content, as_json=as_json)
     against = refusal(settings, proposed)
     if against is None and content.hurts and not force:
-        against = "the replay found a regression; fix the rule, or propose it anyway with --force"
+        against = "its tests speak against it; fix the rule, or propose it anyway with --force"
     if against is not None or settings is None:
         say(f"signalbox: not proposed: {shown(against or '')}", err=True)
         return 1
@@ -111,7 +111,7 @@ def _draft_lines(content: DraftContent) -> Iterator[str]:
     if content.notes:
         yield ""
         yield from (f"  {note}" for note in content.notes)
-    yield from (f"  regression: {hurt}" for hurt in content.hurts)
+    yield from (f"  against it: {hurt}" for hurt in content.hurts)
     if content.questions:
         yield ""
         yield "Open questions"

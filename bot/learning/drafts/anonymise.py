@@ -67,6 +67,18 @@ _TRADE = frozenset(
     reshard resubmit resubmitted resync resynced retokenised retokenized retried retries rollout runtime serialized
     sharded sharding shards sidecar sidecars signed softirq stalled subnet subprocess symlink sync synced sysadmin systemd throttled
     timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain transceiver transceivers ts ttl unmount
+    allowlist apiserver autoscaler autoscaling backend backends backpressure backtrace basename bf bgp bios bitwise broker brokers btrfs ceph checkpointing
+    collator collectives compaction configmap coredump crd cronjob crontab csi cni cuda dataloaders dcqcn dedup dedupe deduplication denylist desynced detokenize devs dhcp dimm
+    dimms dtype dtypes ecmp ecn egress embeddings endpoint endpoints etcd filesystems fifo finetune finetuned fp fuse gcs geo gib glibc gpfs gpu gpudirect gpus grpc
+    hbm hca hdd heartbeat heartbeats hostfile hotfix hotplug http https hugepage hugepages hypervisor ib ingress init initializer integrations interconnect ioctl iommu iops iscsi
+    jwt kafka keepalive keepalives kerberos kib kubelet lacp ldap libc libs lockfile logits logrotate lora lossless lru lustre lvm malloc memlock mib microbatch microbatches
+    middlebox minibatch mmap moe mountpoint mpi mps mtls mtu multicast multinode multipath multiprocess mutex nccl nfs nodelist nodelists noisy nsys numa nvlinks nvme nvswitch oauth
+    offload offloaded offloading offsets oom optimiser ordinals overlayfs overran parallelism pci pcie peering pfc pids pmix portable posix prefetcher preprocessor presigned pretrain
+    pretrained pretraining prober prolog protobuf proxied ptp pvc qos quantisation quantise quantised quantization quantize quantized raid rankfile rdma readahead realloc rebalance
+    rebind redis regex relaunches replan requeues resampled resend resume resumes retimer retimers reuse rewrite roce rollouts rootfs sbatch scaler scalers scontrol segfault semaphore
+    sha errorcode exitcode sharder slurm slurmctld slurmd slurmstepd softmax spinlock srun ssh ssl stacktrace statefulset stdin stderr stdout stdlib subdirectory submodule superblock svc swapfile syscall
+    tcp tensor tensors throughput tmpfs tombstone tombstoned tombstones topology traceback udp uid ulimit unbind unfreeze unpin unpinned unthrottle userspace vf virtio vllm vpn
+    vram vxlan warmup watermark watermarks webhook webhooks writeback xfs xid zfs zpool zookeeper
     inode inodes lifecycle uplink uplinks neighbour neighbours unmounted unset upstream venv vlan wandb watchdog whitelist whitelisted workflow yaml
     """.split()  # noqa: SIM905 - a list would take a page
 )
@@ -74,7 +86,7 @@ _TRADE = frozenset(
 # so that a name does not become a word.
 _COMPOUND = re.compile(
     r"(?P<rest>[a-z]{5,})(?:ments?|ly|ness|able)|(?P<doer>[a-z]{5,})(?:ors?|ers?)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
-    r"|(?:un|re|over|pre|non|auto|multi)-?(?P<base>[a-z]{4,})"
+    r"|(?:un|re|over|under|pre|non|auto|multi|micro|sub|super|inter|mis)-?(?P<base>[a-z]{4,})|(?:back|out|down|side)(?P<behind>[a-z]{4,})"
 )
 # words of English that are more often people in a close-out
 _PEOPLE = frozenset(
@@ -99,6 +111,8 @@ _PEOPLE = frozenset(
         "sue",
         "tom",
         "tommy",
+        "underhill",
+        "underwood",
         "victor",
     ]
 )
@@ -233,6 +247,8 @@ class Anonymiser:
     def _name(self, token: Token, keep: Collection[str], name: str) -> str:
         """Return a placeholder for a name, or the word if it may be none: one of the event or of the language."""
         text, word = token.text, token.text.isalpha()
+        if len(text) == 1 and text.lower() not in self.names:
+            return text  # as in "zone c": a letter names nobody
         if text.isupper() and text.lower() in _TRADE and text.lower() not in self.names:
             return text  # an abbreviation of the trade, as in "ask CI"
         numbered = _NUMBERED.fullmatch(text)
@@ -286,6 +302,8 @@ def english() -> frozenset[str]:
 def is_word(text: str) -> bool:
     """Return whether a lower-case word is one of English, or a compound of one, such as "rollback" or "undrained"."""
     found = _COMPOUND.fullmatch(text)
+    if text in _PEOPLE:
+        return False
     plural = len(text) > 4 and text.endswith("s") and text[:-1] in english()
     return text in english() or plural or (found is not None and next(filter(None, found.groups())) in english())
 

@@ -6,6 +6,7 @@ What passes becomes logs of the rule, so that later changes are tested by it too
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,10 +15,15 @@ from kb.learning.events import raised
 from kb.learning.precision import HitRate
 from kb.learning.rewordings import Edge, EventWords, Rewording, edge_of
 
-# kinds of near misses that differ least from the event: a reviewer reads them first
-HARD = frozenset(
-    {"a recovery at error level", "a retry at error level", "a fallback at error level", "a level in brackets", "success"}
-)  # fmt: skip
+BELOW, OVERCOME, HEALTHY = "said below error level", "overcome by the program", "the opposite of the event"
+# kinds of near misses that differ from the event in one thing only → that thing. The others share too few of its words to test anything.
+_TESTS = {
+    "a level in brackets": BELOW, "a level before a colon": BELOW, "a level as a field": BELOW, "a level in JSON": BELOW,
+    "a retry at error level": OVERCOME, "a recovery at error level": OVERCOME, "a fallback at error level": OVERCOME,
+    "a retry with the same words": OVERCOME, "success": HEALTHY,
+}  # fmt: skip
+# what a near miss differs in → the log that holds such lines
+_SILENT = {HEALTHY: "healthy", BELOW: "below-error", OVERCOME: "overcome"}
 MOST_WRITTEN = 8  # forms of an event that become logs of the rule
 MOST_EVENTS = 8  # incidents whose events are reworded
 SHOWN = 160  # characters of a line in a question
@@ -66,6 +72,7 @@ class EdgeLogs:
     near: EdgeShare = field(default_factory=EdgeShare)
     match: Mapping[str, bytes] = field(default_factory=dict)
     silent: Mapping[str, bytes] = field(default_factory=dict)
+    by_test: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
@@ -74,8 +81,25 @@ class EdgeLogs:
             return ()
         return (
             ("Variations of the event that it matches", self.variations.words),
-            ("Near misses on which it is silent", self.near.words),
+            (
+                "Lines that differ from the event in one thing only, on which it is silent",
+                f"{self.near.words}: {self.tested}",
+            ),
         )
+
+    @property
+    def tested(self) -> str:
+        """What the near misses differ in, with the number of each."""
+        return ", ".join(f"{count} {what}" for what, count in self.by_test.items()) or "none"
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """What speaks against the rule, each a sentence."""
+        alarms = self.near.n - self.near.hits
+        if not alarms:
+            return ()
+        whats = ", ".join(dict.fromkeys(_TESTS[item.kind] for item in self.near.failed))
+        return (f"It also matches {alarms} of {self.near.n} lines that are no failure ({whats}).",)
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -89,7 +113,7 @@ class EdgeLogs:
         if self.near.failed:
             kinds = ", ".join(item.kind for item in self.near.failed)
             line = self.near.failed[0].text[:SHOWN]
-            yield f"It also matches the component in health ({kinds}), such as {line!r}. Does such a line occur here?"
+            yield f"It also matches lines that are no failure ({kinds}), such as {line!r}. Does such a line occur here?"
 
 
 def edge_logs_of(
@@ -114,9 +138,14 @@ def edge_logs_of(
     words = list(dict.fromkeys(_clean(event, cleaner, keep) for event in list(events.values())[:MOST_EVENTS]))
     edges = [_placed(edge_of(event, numbers=not numbers), frame) for event in words if event.message or event.exception]
     variations = [[(item, _fires(item, speaks)) for item in edge.variations] for edge in edges]
-    near = [[(item, not _fires(item, speaks)) for item in edge.near] for edge in edges]
+    near = [[(item, not _fires(item, speaks)) for item in edge.near if item.kind in _TESTS] for edge in edges]
+    counts = Counter(_TESTS[item.kind] for own in near for item, _ in own)
     return EdgeLogs(
-        _share(variations), _share(near), dict(_match_logs(variations, speaks)), dict(_silent_logs(near, speaks))
+        _share(variations),
+        _share(near),
+        dict(_match_logs(variations, speaks)),
+        dict(_silent_logs(near, speaks)),
+        {what: counts[what] for what in _SILENT if counts[what]},
     )
 
 
@@ -170,10 +199,16 @@ def _match_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speak
 
 
 def _silent_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speaks) -> Iterator[tuple[str, bytes]]:
-    """The near misses on which the rule is silent, in one log; of each kind that of the first incident, since others differ in numbers."""
+    """The near misses on which the rule is silent, a log for each thing that they differ in; those of the first incident, since others differ in numbers."""
     right = [item for own in reversed(tried) for item, silent in own if silent]
     each = {(item.kind, item.text.startswith("2026-")): item for item in right}.values()
-    texts = dict.fromkeys(sorted(each, key=lambda item: item.kind not in HARD))
-    data = _data("\n".join(item.text for item in texts))
-    if texts and not speaks({"healthy.log": data}):
-        yield "silent/healthy.log", data
+    for what, name in _SILENT.items():
+        texts = dict.fromkeys(item.text for item in each if _TESTS[item.kind] == what)
+        data = _data("\n".join(texts))
+        if texts and not speaks({f"{name}.log": data}):
+            yield f"silent/{name}.log", data
+
+
+def tests_what(path: str) -> str:
+    """What the lines of a silent log differ from the event in, by the log's path; empty for other logs."""
+    return next((what for what, name in _SILENT.items() if path.endswith(f"/silent/{name}.log")), "")

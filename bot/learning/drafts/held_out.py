@@ -38,7 +38,9 @@ class HeldOut:
         if not self.missed:
             return ()
         numbers = ", ".join(map(str, self.missed))
-        return (f"The rule learned without it does not find incident {numbers}: is it worded otherwise there?",)
+        return (
+            f"The rule learned without it does not find incident {numbers}: does the pattern still hold what these incidents share by chance?",
+        )
 
 
 def held_out(

@@ -55,6 +55,12 @@ class Neighbours:
         )
 
     @property
+    def against(self) -> tuple[str, ...]:
+        """What speaks against the rule, each a sentence."""
+        named = ", ".join(f"{item.rule} ({item.fault})" for item in self.fires)
+        return (f"It also matches examples of other rules: {named}.",) if self.fires else ()
+
+    @property
     def questions(self) -> tuple[str, ...]:
         """What a reviewer should decide: which of two rules a line belongs to."""
         return tuple(

@@ -17,7 +17,16 @@ from bot.learning.drafts.anonymise import Anonymiser, words_of
 from bot.learning.drafts.edge_logs import EdgeLogs, edge_logs_of
 from bot.learning.drafts.neighbours import Example, Neighbours, neighbours_of
 from bot.learning.drafts.rule_logs import RuleTester, frame_of, kept_words, match_logs, silent_logs
-from bot.learning.drafts.statements import Statements, cause_of, circumstances, impact, statements, steps, told
+from bot.learning.drafts.statements import (
+    Statements,
+    cause_of,
+    circumstances,
+    impact,
+    statements,
+    steps,
+    told,
+    unread_question,
+)
 from bot.rulebase.loader import Knowledge
 from bot.runtime.redaction import redact_bytes
 from kb.errors import Fault
@@ -56,7 +65,7 @@ class DraftFolder:
 
     `said`: what people said when they closed the incidents, without anything that must not leave the site. `edge`: the result
     on rewordings of the event. `evidence`: the deciding lines, anonymised. `neighbours`: the result on the nearest failures of other rules. `before`: see `said_before` of `Candidate`.
-    `unborne`: a question about what people said of one incident only.
+    `unborne`: a question about what people said of one incident only; `unread`: one about close-outs that could not be taken over.
     """
 
     candidate: Candidate
@@ -68,6 +77,7 @@ class DraftFolder:
     neighbours: Neighbours = field(default_factory=Neighbours)
     before: str = ""
     unborne: str = ""
+    unread: str = ""
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -77,7 +87,7 @@ class DraftFolder:
         return (
             *own,
             *([first] if self.before else []),
-            *([self.unborne] if self.unborne else []),
+            *(question for question in (self.unborne, self.unread) if question),
             *self.edge.questions,
             *self.neighbours.questions,
         )
@@ -88,6 +98,11 @@ class DraftFolder:
         spread = self.candidate.spread
         own = (("Incidents that it was learned from", f"{len(self.candidate.support)}: {spread}"),) if spread else ()
         return (*own, *self.edge.figures, *self.neighbours.figures)
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """What its own tests say against the rule, each a sentence."""
+        return (*self.edge.against, *self.neighbours.against)
 
     @property
     def folder(self) -> str:
@@ -143,7 +158,16 @@ def draft(
     evidence = (*evidence[:SHOWN_LINES], *before, *evidence[SHOWN_LINES:])
     said_before = cleaner.line(candidate.said_before, keep)
     return DraftFolder(
-        candidate, whole, tuple(missing), said, edge, evidence, neighbours, said_before, circumstances(people)
+        candidate,
+        whole,
+        tuple(missing),
+        said,
+        edge,
+        evidence,
+        neighbours,
+        said_before,
+        circumstances(people),
+        unread_question(people),
     )
 
 
@@ -195,7 +219,7 @@ def _values(candidate: Candidate, book: Rulebook, people: Statements, link: Call
     }
     if candidate.when is not None:
         values["when"] = candidate.when
-    values["remediation"] = steps(candidate, people, book)
+    values["remediation"] = steps(candidate, people)
     values["references"] = [{"url": link(number), "shows": REFERENCE} for number in candidate.support[:5]]
     if candidate.remarks:
         values["known_problems"] = [remark[:400] for remark in candidate.remarks]
@@ -237,8 +261,10 @@ def _sentence(said: str) -> str:
         return ""
     plain = re.sub(r" (?=[:,;])", "", said.strip(" ,;:!-"))
     plain = plain if plain.endswith("...") else plain.rstrip(".")
-    first = re.split(r"[ :]", plain, maxsplit=1)[0]
-    return f"{plain[:1].upper()}{plain[1:]}" if first.isalpha() and first.islower() else plain
+    first = re.match(
+        r"[a-z]+(?:-[a-z]+)*(?= (?!\{pci)|$)", plain
+    )  # no program's name before the device that it speaks of
+    return f"{plain[:1].upper()}{plain[1:]}" if first is not None else plain
 
 
 def _programs(candidate: Candidate, names: frozenset[str]) -> frozenset[str]:

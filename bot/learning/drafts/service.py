@@ -19,6 +19,7 @@ from bot.config.rules import PullRequests
 from bot.config.settings import Config
 from bot.forges.base import PlanRefused
 from bot.learning.drafts.cases import DraftCases, gathered
+from bot.learning.drafts.edge_logs import tests_what
 from bot.learning.drafts.edits import edited, looks_for, regexes_of, rule_path
 from bot.learning.drafts.held_out import held_out
 from bot.learning.drafts.neighbours import Example, examples_of
@@ -135,6 +136,7 @@ class DraftService:
             why=made.said,
             questions=(*made.questions, *others.questions),
             edge=(*others.figures, *made.figures),
+            against=made.against,
         )
 
     def replayed(self, content: DraftContent, tenant: str, edits: DraftEdits | None = None) -> DraftContent:
@@ -158,6 +160,8 @@ class DraftService:
             figures: tuple[tuple[str, str], ...] = ()
         else:
             figures, hurts, _ = replayed(result)
+        if edits is None or edits.regexes in (None, content.edits.regexes):  # it is as it was when it was tested
+            hurts = (*hurts, *content.against)
         # not proposed automatically, because the replay found problems; a proposal names the person who requests it anyway
         return msgspec.structs.replace(
             content,
@@ -187,7 +191,7 @@ class DraftService:
             silent=silent_lines(content.files),
             figures=content.figures,
             questions=content.questions,
-            notes=(*content.notes, *(f"The backtest advises against it: {harm}" for harm in content.hurts)),
+            notes=(*content.notes, *(f"Against it: {harm}" for harm in content.hurts)),
             passed=content.passed,
         )
 
@@ -290,9 +294,18 @@ def _words(rule: Mapping[str, Any]) -> str:
 
 
 def silent_lines(files: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Return some lines on which a rule is silent: first of real logs, one of other failures and one near miss each, then those made by rule."""
-    real = [lines_of(files, part)[:1] for part in ("/silent/neighbour-", "/silent/near-")]
-    return tuple(dict.fromkeys([*(line for lines in real for line in lines), *lines_of(files, "/silent/")]))[:SHOWN]
+    """Return some lines on which a rule is silent, one of a kind, each behind a comment that says what it tests.
+
+    First lines of real logs: of other failures, and near misses. Then those made by rule.
+    """
+    told: list[str] = []
+    for path in sorted(files, key=lambda path: (bool(tests_what(path)), path)):
+        real = "a line of another failure" if "/silent/neighbour-" in path else "a line of another run"
+        what = tests_what(path) or (real if "/silent/neighbour-" in path or "/silent/near-" in path else "")
+        line = next(iter(lines_of({path: files[path]}, "/silent/")), "")
+        if what and line and f"# {what}:" not in told:
+            told += [f"# {what}:", line]
+    return tuple(told[:SHOWN])
 
 
 def lines_of(files: Mapping[str, bytes], part: str) -> list[str]:

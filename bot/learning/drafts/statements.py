@@ -7,14 +7,13 @@ that cause, and each further step says how often it was taken.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
-from bot.learning.drafts.anonymise import Anonymiser, english
+from bot.learning.drafts.anonymise import SOMEBODY, Anonymiser, english
 from kb.learning.cases import Candidate
 from kb.learning.events import OTHER_PARTY
-from kb.learning.rewordings import component_of
 from kb.learning.rule_texts import imperative, sentences, steps_of
 from kb.learning.tokenizer import PLAIN
 from kb.rulebase.rule import FaultClass, Rulebook
@@ -24,7 +23,8 @@ LONGEST = 600  # characters of texts by people
 SAME = 0.66  # share of the words of the shorter of two steps that are the same
 SAME_PAIR = 0.5  # likewise if two words are
 SAME_CAUSE = 0.5  # likewise of two causes, which people put in more different words
-SAID = 1  # words of a cause that a line repeats, so that it may say a part of it
+MASKED = 0.3  # share of the words of a text that are unknown, from which on it tells a reader nothing
+FOREIGN = 0.2  # likewise of its letters, those of other alphabets
 _WORD = re.compile(r"[A-Za-z0-9-]{2,}")
 MOST_CHECKED = 200  # characters of a cause that the first step repeats
 # what ends the cause comes before what keeps it from coming back
@@ -34,42 +34,13 @@ _TAKES_AWAY = re.compile(r"(?i)^(?:end|release|delete|remove|purge|wipe|kill|evi
 _LAST = frozenset({"resubmit", "restart_from_checkpoint", "restart_in_place"})
 # right whatever the cause was
 _ANYWAY = _LAST | {"exclude_node_job", "exclude_node_cluster", "wait"}
-# words of a cause → what one looks at first, and where: it is the cause if its words are found there
-_PLACES: Sequence[tuple[str, str, str]] = (
-    (r"uplinks?|downlinks?|leaf|leaves|spines?|switch|switches|links?|cables?|optics?|optical|connectors?|transceivers?|fabric|network|congest\w*|bandwidth|firewall|routes?|routers?|routing", "check_link",
-     "the ports and links on the way: counters, cables and optics, and what else used them at that time"),
-    (r"gpus?|accelerators?|fans?|trays?|dimms?|nics?|psu|power|voltage|burn-in|firmware|bmc|hardware|boards?|temperatures?|hot|overheat\w*|cooling|ecc|drives?|nvme|ssds?", "run_check",
-     "the hardware of the node: its kernel log, sensors and firmware, and a burn-in test"),
-    (r"pods?|spot|reclaim\w*|preempt\w*|schedule\w*|scheduling|reserve\w*|reservations?|partitions?|placement|autoscal\w*|evict\w*|claims?|requested|maintenance|drain\w*|(?:un)?cordon\w*|pool", "look_at_logs",
-     "the scheduler's events of that time, and what else ran on the nodes"),
-    (r"images?|registry|containers?|signed|signature|digests?|tags?|bundles?|ci|published?", "look_at_logs", "when {thing} was built, signed and published, from what and for what"),
-    (r"certificates?|credentials?|permissions?|passwords?|secrets?|keys?|roles?|grants?|login|accounts?|rights", "look_at_logs",
-     "the credential that the program used: since when, until when and for what it is valid"),
-    (r"huge pages?|shm|ram|swap|leftover|memory of the node|host memory|other process\w*", "check_memory",
-     "the memory of the node: what is in use, by which process, and what earlier jobs left"),
-    (r"buckets?|lifecycle|quotas?|inodes?|mounts?|file ?systems?|disks?|storage|nfs|lustre|volumes?|object store|small files|scratch|space|stripes?|tiers?", "check_storage",
-     "the storage: its own log and rules of that time, and its usage by folder"),
-    (r"licen[cs]es?|seats?|sessions?|consumer groups?", "look_at_logs",
-     "who else holds or uses {thing}, in the list of the service that gives it out"),
-    (r"daemons?|services?|servers?|brokers?|prox(?:y|ies)|agents?|leaders?|controllers?|quorum|gateways?", "look_at_logs",
-     "the log, the settings and the uptime of the service that wrote the line, or that it talked to"),
-    (r"shards?|datasets?|tokeni[sz]\w*|re-tokeni[sz]\w*|vocabular\w*|corpus|samples?|manifests?|journals?|segments?|index(?:es)?|files?|folders?|checkpoints?|snapshots?|overwr\w*|cop(?:y|ied)|retention|sync\w*|records?", "check_data",
-     "who wrote, moved or deleted the data behind {thing}, and when"),
-    (r"config\w*|settings?|flags?|options?|parameters?|limits?|time-?outs?|defaults?|allows?|per process|templates?|prompts?|seeds?|batch(?:es)?|variable-length|hyperparameters?", "look_at_logs",
-     "the settings of the run, next to those of the last good run"),
-    (r"code|caches?|commit|branch|stale|versions?|upgrad\w*|updates?|updated|updating|drivers?|packages?|librar(?:y|ies)|releases?|deploy\w*|rebuilt|architectures?", "look_at_logs",
-     "the versions of code and packages that the run loaded, on each node, next to those of the last good run"),
-)  # fmt: skip
 _NUMBERS = ("One", "Two", "Three", "Four", "Several")
-_BY_DOMAIN = {"network": 0, "hardware": 1}
-_ELSEWHERE = ("look_at_logs", "the lines before this one in the same log, next to those of a good run")
-LEAST_PLACE = 2  # score of a place: a word of the cause, or two of the remedy and the line
 # what held in one incident only: its time, and how much it was. It stays in what people wrote, and instructs nobody
 _CIRCUMSTANCE = re.compile(
     r"(?i),? \b(?:(?:over|in|during|on|since|for|at|within) (?:(?:a|an|the|one|that|last|this|\d+) )?(?:(?:next|last|same) )?"
     r"(?:days?|weekends?|evenings?|mornings?|afternoons?|nights?|weeks?|hours?|minutes?|midnight|noon|mondays?|tuesdays?|wednesdays?|thursdays?|fridays?|saturdays?|sundays?)"
     r"|of the (?:day|week|month) before|(?:yesterday|tonight|overnight|last night)|by (?:one|two|three|\d+)|after \d+ (?:days?|hours?|minutes?)"
-    r"|(?:to|from|of) \d+(?:\.\d+)?(?: ?(?:[KMGT]i?B|k|ms|s|h|min|minutes?|hours?|days?|%|per cent))?(?! [a-z]{3,} of\b))(?=[\s,.;]|$)"
+    r"|(?:from \d+(?:\.\d+)?\S{0,4} )?(?:to|from|of) \d+(?:\.\d+)?(?: ?(?:[KMGT]i?B|k|ms|s|h|min|minutes?|hours?|days?|%|per cent)| [a-z]{3,20}s(?=[,.;]|$| and\b| then\b))?(?! [a-z]{3,} of\b))(?=[\s,.;]|$)"
 )
 
 
@@ -93,34 +64,56 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What people said of `many` incidents, without anything that must not leave the site: causes, and the steps that they took."""
+    """What people said of `many` incidents, without anything that must not leave the site: causes, and the steps that they took.
+
+    `unread`: the numbers of incidents of which they wrote in words that are unknown here, as in another language.
+    """
 
     causes: tuple[Told, ...] = ()
     steps: tuple[Told, ...] = ()
     many: int = 1
+    unread: tuple[int, ...] = ()
 
     @property
     def noted(self) -> int:
-        """In how many incidents they named a cause, as far as known: a cause told among the steps may be of an incident with a note."""
-        return min(self.many, len(frozenset[int]().union(*(cause.known for cause in self.causes))))
+        """In how many incidents they named a cause."""
+        return len(frozenset[int]().union(*(cause.known for cause in self.causes)))
 
 
 def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: frozenset[str]) -> Statements:
     """What people said of the incidents of a candidate. Where nobody filled in what was done, a note may tell it."""
-    notes = [said for item in candidate.notes if (said := cleaner.words(item, keep))]
-    actions = [said for item in candidate.actions if (said := cleaner.words(item, keep))]
-    if not actions:
+    unread = tuple(
+        number
+        for number, *said in zip(candidate.support, candidate.notes, candidate.actions, strict=False)
+        if any(_unreadable(text, cleaner.words(text, keep)) for text in said)
+    )
+    notes, actions = (
+        ["" if _unreadable(text, said := cleaner.words(text, keep)) else said for text in texts]
+        for texts in (candidate.notes, candidate.actions)
+    )
+    if not any(actions):
         done = [[part for part in sentences(note) if imperative(part, english())] for note in notes]
         notes = [
             "; ".join(part for part in sentences(note) if part not in own)
             for note, own in zip(notes, done, strict=True)
         ]
-        actions = ["; ".join(own) for own in done if own]
+        actions = ["; ".join(own) for own in done]
     each = [steps_of([action], book.actions, english()) for action in actions]
-    more = [text for _, other in each for text in other]
-    causes = _merged([[Told("", _begun(text)[:LONGEST])] for text in (*notes, *more) if text])
-    told = _merged([[Told(step.action, step.text[:LONGEST]) for step in own] for own, _ in each])
-    return Statements(tuple(causes), tuple(_in_order(told)[:MOST_STEPS]), len(candidate.support))
+    told = [
+        [text for text in (note, *other) if text] for note, (_, other) in zip_longest(notes, each, fillvalue=((), ()))
+    ]
+    causes = _merged([[Told("", _begun(text)[:LONGEST]) for text in own] for own in told])
+    steps = _merged([[Told(step.action, step.text[:LONGEST]) for step in own] for own, _ in each])
+    return Statements(tuple(causes), tuple(_in_order(steps)[:MOST_STEPS]), len(candidate.support), unread)
+
+
+def _unreadable(text: str, said: str) -> bool:
+    """Whether so little of a text is left without its unknown words that a reader learns nothing from it."""
+    letters = [char for char in text if char.isalpha()]
+    foreign = sum(not char.isascii() for char in letters)
+    words = [word for word in re.findall(r"\(name\)|[A-Za-z]{2,}", said) if word not in PLAIN]
+    masked = sum(word == SOMEBODY for word in words)
+    return bool(letters) and (foreign > FOREIGN * len(letters) or masked > MASKED * max(1, len(words)))
 
 
 def in_general(text: str) -> str:
@@ -150,7 +143,7 @@ def _merged(each: Sequence[Sequence[Told]]) -> list[Told]:
     The incident that tells most leads, so that its steps stay in their order; what others did besides comes behind them.
     """
     found: list[Told] = []
-    for index, own in enumerate(sorted(each, key=lambda texts: -sum(len(item.text) for item in texts))):
+    for index, own in sorted(enumerate(each), key=lambda pair: -sum(len(item.text) for item in pair[1])):
         known = len(found)  # two steps of one incident are two, however alike
         for item in own:
             at = next((place for place, other in enumerate(found[:known]) if _same(item, other)), None)
@@ -206,13 +199,26 @@ def _stem(word: str) -> str:
 
 
 def cause_of(candidate: Candidate, people: Statements) -> str:
-    """The cause as what people wrote, and whether the line says any of it."""
+    """The cause as what people wrote."""
     if not people.causes:
-        return f"Not known yet: the close-outs name the class {candidate.fault} and no cause."
-    said = _words(" ".join(event.message for event in candidate.events.values()))
-    alone = candidate.events and all(len(_words(cause.text) & said) < SAID for cause in people.causes)
-    general = replace(people, causes=tuple(replace(cause, text=in_general(cause.text)) for cause in people.causes))
-    return f"{_wrote(general)}{' The line itself does not say so.' if alone else ''}"
+        named = f"the close-outs name the class {candidate.fault} and no cause"
+        return f"Not told here: {_elsewhere(people)}." if people.unread else f"Not known yet: {named}."
+    return _wrote(replace(people, causes=tuple(replace(item, text=in_general(item.text)) for item in people.causes)))
+
+
+def _elsewhere(people: Statements) -> str:
+    """Where a person reads what could not be taken over."""
+    many = "s" if len(people.unread) > 1 else ""
+    return f"what people wrote of incident{many} {', '.join(map(str, people.unread))} is not in plain English words"
+
+
+def unread_question(people: Statements) -> str:
+    """What a reviewer has to add from close-outs that could not be taken over, or not as a whole; empty if all could."""
+    if not people.unread:
+        masked = any(SOMEBODY in item.text for item in (*people.causes, *people.steps))
+        return f"What stands for {SOMEBODY} in what people wrote? Put it back where it names nobody." if masked else ""
+    told = _elsewhere(people)
+    return f"What do the close-outs say? {told[:1].upper()}{told[1:]}, so the rule leaves it out: add its cause and remedy."
 
 
 def _wrote(people: Statements) -> str:
@@ -251,12 +257,14 @@ def _count(step: Told, people: Statements) -> str:
     return f"in {len(step.of)} of {people.many} incidents{part}"
 
 
-def steps(candidate: Candidate, people: Statements, book: Rulebook) -> list[dict[str, str]]:
-    """The remedy: whether it is this cause at all, then what people did against it; without either, what one usually does first."""
-    check = _check(candidate, people, book.faults[candidate.fault], book)
-    if not people.steps:
-        return [*check, *_usual(candidate, book)]
-    return [*check, *_advised(people, sure=not check)]
+def steps(candidate: Candidate, people: Statements) -> list[dict[str, str]]:
+    """The remedy: whether it is this cause at all, then what people did against it; nothing that none of them did."""
+    check = _check(candidate, people)
+    if people.steps or check:
+        return [*check, *_advised(people, sure=not check)]
+    numbers = ", ".join(map(str, people.unread))
+    where = f"the close-out of incident {numbers}" if people.unread else "the log around this line"
+    return [{"action": "look_at_logs", "text": f"Read {where}. No step is known here that helped."}]
 
 
 def _advised(people: Statements, *, sure: bool) -> Iterator[dict[str, str]]:
@@ -278,52 +286,20 @@ def _advised(people: Statements, *, sure: bool) -> Iterator[dict[str, str]]:
         yield {"action": step.action, "text": f"{text} (done {_count(step, people)}).{asked}"}
 
 
-def _check(candidate: Candidate, people: Statements, fault: FaultClass, book: Rulebook) -> list[dict[str, str]]:
-    """Whether the cause that people named holds here, since the steps behind it help against no other: where that shows, and what."""
+def _check(candidate: Candidate, people: Statements) -> list[dict[str, str]]:
+    """Whether the cause that people named holds here, since the steps behind it help against no other."""
     if not people.causes:
         return []
-    messages = [event.message for event in candidate.events.values()][:1]
-    action, place = _place(
-        [cause.text for cause in people.causes], [step.text for step in people.steps] + messages, fault
-    )
-    action = action if action in book.actions else "look_at_logs"
-    place = place.replace("{thing}", _thing(messages))
     cause = " Or: ".join(in_general(cause.text) for cause in people.causes)
     cause = cause if len(cause) <= MOST_CHECKED else f"{cause[:MOST_CHECKED].rpartition(' ')[0]} ..."
+    messages = [event.message for event in candidate.events.values()][:1]
     sides = (
         " The line names a second party: find out which of the two is at fault."
         if OTHER_PARTY.search(" ".join(messages))
         else ""
     )
-    return [{"action": action, "text": f"Check {place}. It is the known cause if you find this: {cause}{sides}"}]
-
-
-def _thing(messages: Sequence[str]) -> str:
-    """What a line is about, in its own words."""
-    begin = component_of(messages[0]) if messages else ""
-    words = [word for word in begin.split() if word.isalpha()]
-    return f"the {' '.join(words)} of this line" if len(words) > 1 else "what this line names"
-
-
-def _place(causes: Iterable[str], others: Iterable[str], fault: FaultClass) -> tuple[str, str]:
-    """What to look at first and where, by the words of the causes, then by those of the remedy and of the line."""
-    cause, other = " ".join(causes).lower(), " ".join(others).lower()
-    found = [
-        (set(re.findall(rf"\b(?:{words})\b", cause)), set(re.findall(rf"\b(?:{words})\b", other)))
-        for words, _, _ in _PLACES
-    ]
-    scores = [2 * len(own) + len(more - own) for own, more in found]
-    best = scores.index(max(scores)) if max(scores) >= LEAST_PLACE else _BY_DOMAIN.get(fault.domain)
-    return _ELSEWHERE if best is None else _PLACES[best][1:]
-
-
-def _usual(candidate: Candidate, book: Rulebook) -> list[dict[str, str]]:
-    """The first step that most rules for the fault advise, for a rule whose incidents name none."""
-    counts = Counter(
-        rule.remediation[0].action for rule in book.rules if rule.fault == candidate.fault and rule.remediation
-    )
-    action = min(counts, key=lambda count: (-counts[count], count)) if counts else "look_at_logs"
-    return [{"action": action, "text": f"{book.actions[action].title}."}]
+    which = "which known cause holds" if len(people.causes) > 1 else "whether the known cause holds"
+    return [{"action": "collect_evidence", "text": f"Find out {which} here: {cause}{sides}"}]
 
 
 def impact(candidate: Candidate, fault: FaultClass) -> str:

@@ -57,6 +57,7 @@ class DraftContent(msgspec.Struct, frozen=True):
     the rule looks for, in words. `lines`, `figures`, `hurts`, `notes`, `patterns`, `incidents`: see
     bot.learning.proposals.store.ProposedRule. `key`: the fingerprint of its patterns. `reasons`: why there is no draft; then
     all other fields are empty. `questions`: what a reviewer should add. `edge`: figures on the incidents left out, rewordings of the event and other failures.
+    `against`: what these say against the patterns as they were drafted; with the findings of the replay, `hurts` holds it.
     """
 
     rule: str = ""
@@ -75,6 +76,7 @@ class DraftContent(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     edge: tuple[tuple[str, str], ...] = ()
+    against: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
     body = body_of(body_content, "" if settings.backend == "local" else note)
     alone = len(content.incidents) == 1
     title = title_of(proposal.rule, content.title) + (" (provisional, from one incident)" if alone else "")
+    title += "" if content.passed else " (not ready)"
     numbers = ", ".join(str(number) for number in content.incidents[:20])
     message = f"{title}\n\nProposed by Signalbox{f' from incidents {numbers}' if numbers else ''}."
     if settings.backend == "local":  # this backend has no other place for the body

@@ -41,10 +41,35 @@ def test_a_stretch_in_which_they_differ_may_be_anything():
     """What is common before and behind it stays."""
     messages = [
         "handshake with broker failed: certificate was revoked",
-        "handshake with store failed: certificate was revoked",
+        "handshake with the old store failed: certificate was revoked",
     ]
     last = list(regexes(aligned(messages), FEW))[-1]
     assert last.text == "[Hh]andshake with .{0,120} failed: certificate was revoked"
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("a", "b", "b"), ("geo", "click", "click"), ("c", "c", "c")])
+def test_a_word_in_the_place_of_another_is_a_value(names):
+    """Also a letter that all incidents share by chance: the next one has another."""
+    told = [f"volume sits in zone {name} but {at} pods were placed in zone {names[0]}" for at, name in enumerate(names)]
+    first = next(iter(regexes(aligned(told), FEW, firm=True))).text
+    assert re.search(first, "volume sits in zone east-1d but 9 pods were placed in zone f")
+
+
+def test_a_line_may_be_wrapped_behind_what_is_wrong():
+    """A line that goes on in another way is another one, and so is one that ends before it says what is wrong."""
+    told = [f"gradient relay refused the frames of part {at}, {at}7 of the whole window are pending" for at in (2, 3)]
+    first = next(iter(regexes(aligned(told), FEW, firm=True))).text
+    assert re.search(first, "gradient relay refused the frames of")
+    assert re.search(first, "gradient relay refused the frames of another job") is None
+    assert re.search(first, "gradient relay") is None
+
+
+def test_none_of_something_is_what_the_line_reports():
+    """Some of it is health."""
+    told = [f"send credits spent: 0 of {many} credits left" for many in (256, 512)]
+    first = next(iter(regexes(aligned(told), FEW, firm=True))).text
+    assert re.search(first, "send credits spent: 0 of 64 credits left")
+    assert re.search(first, "send credits spent: 10 of 64 credits left") is None
 
 
 def test_an_error_number_is_kept():

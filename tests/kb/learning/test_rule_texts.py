@@ -78,15 +78,33 @@ def test_a_title_has_its_unit_and_ends_with_a_clause():
 @pytest.mark.parametrize(
     ("said", "title"),
     [
-        ("chunk {0} covers chunk {1} by {0} rows", "chunk N covers chunk N by N rows"),
-        ("reader returned block {0} when block {1} was due", "reader returned block N when block N was due"),
-        ("lane {0} of the log went from mark {1} to {0}", "lane N of the log went from mark N to N"),
-        ("lease {0} on the shelf is lost", "lease on the shelf is lost"),
+        ("chunk {0} covers chunk {1} by {0} rows", "chunk N covers chunk M by K rows"),
+        ("reader returned block {0} when block {1} was due", "reader returned block N when block M was due"),
+        ("lane {0} of the log went from mark {1} to {0}", "lane N of the log went from mark M to K"),
+        ("lease {0} on the shelf is lost", "lease N on the shelf is lost"),
     ],
 )
-def test_a_title_keeps_both_of_two_things_of_a_kind(said, title):
-    """A value that only tells one thing from another is left out unless there are two of them."""
+def test_a_title_has_a_letter_for_each_value(said, title):
+    """So that one is not taken for another."""
     assert sentence_of(aligned([said.format(31, 77), said.format(4, 95)])) == title
+
+
+@pytest.mark.parametrize(
+    ("said", "action"),
+    [
+        ("corrected the plan", "change_config"),
+        ("saved less often", "change_config"),
+        ("gave each rank a cache folder of its own", "change_config"),
+        ("switched the storage class to late binding", "platform_ticket"),
+        ("asked for a key of our own", "fix_access"),
+        ("rebuilt the plugins in the image", "fix_environment"),
+        ("rebuilt the index", "fix_data"),
+    ],
+)
+def test_an_action_follows_who_owns_the_thing(said, action):
+    """The owner of a run changes its settings; nobody is sent a ticket for them."""
+    known = (*KNOWN, "network_ticket", "storage_ticket", "fix_environment")
+    assert [step.action for step in steps_of([said], known, {"save"})[0]] == [action]
 
 
 def test_actions_come_from_what_was_done():

@@ -30,7 +30,7 @@ def test_a_reviewer_is_asked_about_what_was_left_out():
 
 
 def test_a_cause_is_named_in_no_more_incidents_than_there_are() -> None:
-    """Where one close-out has a cause in its note and another among its steps, the two may be of one incident."""
-    causes = tuple(Told("", f"Cause {n}.", frozenset({n})) for n in range(4))
+    """One close-out may have a cause in its note and another among its steps."""
+    causes = tuple(Told("", f"Cause {n}.", frozenset({n % 3})) for n in range(4))
     assert Statements(causes, many=3).noted == 3
     assert Statements(causes[:2], many=3).noted == 2

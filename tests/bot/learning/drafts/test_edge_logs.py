@@ -27,15 +27,22 @@ def harmless(text):
 
 
 def test_a_rule_that_passes_gets_its_logs_and_no_question():
-    """Logs of the forms that differ most, and one with all near misses. The interval is that of two incidents, not of their texts."""
+    """Logs of the forms that differ most, and one for each thing in which near misses differ. The interval is that of two incidents, not of their texts."""
     edge = drawn(lambda text: any("was refused" in line and not harmless(line) for line in text.split("\n")))
     assert edge.questions == ()
     assert len(edge.match) == MOST_WRITTEN
-    assert list(edge.silent) == ["silent/healthy.log"]
+    assert list(edge.silent) == ["silent/healthy.log", "silent/below-error.log", "silent/overcome.log"]
+    assert edge.against == ()
     assert edge.match["match/reworded-prefix-of-torchrun.log"] == b"[rank7]: lease of part 8 was refused by the depot\n"
     assert edge.figures == (
         ("Variations of the event that it matches", "52 of 52; 2 of 2 incidents without exception (95 %: 34% to 100%)"),
-        ("Near misses on which it is silent", "32 of 32; 2 of 2 incidents without exception (95 %: 34% to 100%)"),
+        (
+            "Lines that differ from the event in one thing only, on which it is silent",
+            (
+                "20 of 20; 2 of 2 incidents without exception (95 %: 34% to 100%): "
+                "4 the opposite of the event, 8 said below error level, 8 overcome by the program"
+            ),
+        ),
     )
 
 
@@ -49,7 +56,8 @@ def test_what_fails_is_asked_and_is_no_log():
         kind in alarm for kind in ("(a retry with the same words", "a level in brackets", "a recovery at error level")
     )
     assert [name for name in edge.match if "json" in name] == []
-    assert b"retrying (attempt" not in edge.silent["silent/healthy.log"]
+    assert not any(b"retrying (attempt" in data for data in edge.silent.values())
+    assert "lines that are no failure" in edge.against[0]
     assert edge.near.incidents.hits == 0
 
 
