@@ -38,7 +38,7 @@ from kb.diagnosis.engine import diagnose  # noqa: E402
 from kb.diagnosis.unknown import UNKNOWN  # noqa: E402
 from kb.digest.statistics import wilson  # noqa: E402
 from kb.learning.cases import Case, Refusal  # noqa: E402
-from kb.learning.decisive import decisive_line  # noqa: E402
+from kb.learning.existing_rules import decisive_line  # noqa: E402
 from kb.learning.miner import mine  # noqa: E402
 from kb.learning.negative_corpus import NegativeText, background, negative_case, negative_text  # noqa: E402
 from kb.learning.rule_texts import imperative  # noqa: E402

@@ -46,7 +46,7 @@ from kb.facts.evidence import Evidence  # noqa: E402
 from kb.facts.history import History  # noqa: E402
 from kb.facts.job_facts import Facts  # noqa: E402
 from kb.learning.cases import Candidate, Case, Observation, Refusal  # noqa: E402
-from kb.learning.decisive import decisive_line  # noqa: E402
+from kb.learning.existing_rules import decisive_line  # noqa: E402
 from kb.learning.miner import mine  # noqa: E402
 from kb.learning.negative_corpus import Background, background, negative_text  # noqa: E402
 from kb.rulebase.rulebook import load  # noqa: E402

@@ -16,7 +16,7 @@ from kb.learning.messages import fields_behind
 from kb.learning.negative_corpus import Background, NegativeText, line_at, lowered
 from kb.learning.regex_generalisation import Regex, regexes, usable, with_fields
 from kb.learning.rewordings import SHARE, EventWords, edge_of
-from kb.learning.tokenizer import Piece, Token, WordWeights, aligned, gap
+from kb.learning.tokenizer import Piece, Token, WordWeights, aligned, freed, gap
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
 from kb.rulebase import levels
@@ -119,7 +119,9 @@ def discriminate(
     best: MinedPattern | None = None
     clean: list[tuple[EdgeFaults, MinedPattern]] = []
     bare = _is_bare_errno(event)
-    for general in _patterns(event, score, names, background.weights):
+    texts = [text for case in cases.values() for text in case.texts.values()]
+    texts += [text for other in background.others if other.healthy for text in other.sections]
+    for general in _patterns(event, score, names, background.weights, texts):
         pattern = _framed(general, cases) if bare else general
         found = _counted(
             replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides)), background
@@ -131,7 +133,7 @@ def discriminate(
         if best is None or len(found.counter) < len(best.counter):
             best = found
     if clean:  # of equals the most general one
-        return min(clean, key=lambda item: item[0])[1]
+        return min(clean, key=lambda item: (item[0].alarms, item[1].numbers, item[0].missed))[1]
     return None if best is None else _conditioned(best, cases, background)
 
 
@@ -169,8 +171,10 @@ def _edge_faults(found: MinedPattern) -> EdgeFaults:
     return faults_of([item for item in (found.values, found.logged) if item], edges)
 
 
-def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: WordWeights) -> Iterator[MinedPattern]:
-    """Patterns for an event, the most general first, then those that keep its numbers."""
+def _patterns(
+    event: CaseEvent, score: float, names: Collection[str], weights: WordWeights, texts: Sequence[str] = ()
+) -> Iterator[MinedPattern]:
+    """Patterns for an event, the most general first, then those that keep its numbers. `texts`: of its cases, and of good runs."""
     said = {number: [raised(item.message) for item in lines] for number, lines in event.lines.items()}
     types = sorted({item[0] for own in said.values() for item in own if item is not None}) if event.raised else []
     messages = [
@@ -179,7 +183,7 @@ def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: W
         for line, item in zip(lines[:4], said[number][:4], strict=True)
         if not event.raised or item is not None
     ]
-    pieces = aligned(messages, names)
+    pieces = freed(aligned(messages, names), texts)
     records = [(line.whole, line.message) for lines in event.lines.values() for line in lines[:4]]
     wholes = [whole for whole, _ in records]
     fields = () if event.raised else tuple(name for name in fields_behind(records) if name not in names)

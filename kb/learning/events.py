@@ -37,7 +37,7 @@ _ANNOUNCES = re.compile(
 )
 # lines that only say that the program stops, for the reason that it gave before
 CLOSING = re.compile(
-    r"(?i)\b(?:shut(?:ting)? ?down|leaving|exit(?:s|ing|ed)?|giving up|bailing out|stopping|terminating|quitting|bye|going down|cannot continue|dying)\b"
+    r"(?i)\b(?:shut(?:ting)? ?down|leaving|exit(?:s|ing|ed)?|giving up|bailing out|stopping|stepping down|terminating|quitting|bye|going down|(?:cannot|can't) (?:continue|go on|proceed)|dying)\b"
 )
 _EXITS = re.compile(
     r"(?i)\bexit(?:ed|ing|s)? (?:with )?(?:exit )?(?:code|status)\b|\bexit code:? ?[1-9]|\bcore dumped\b|\b(?:ChildFailedError|FAILED)\b"
@@ -50,6 +50,7 @@ OTHER_PARTY = re.compile(
 MOST_BEHIND = 400  # lines behind the deciding one in which the end of the program is looked for
 _CLOSING_WORDS = 6
 _CLOSED_WITHIN = 6  # lines
+_FEW_WORDS = 3  # of a line that tells less than an error right before it
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|File \\?\"[^\"\n]{1,400}\", line \d")
 # errors of Python code itself, whose words name nothing but the code
 PLAIN = frozenset(
@@ -120,13 +121,18 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
     for case in cases:
         pointed = {_key_of(line, case) for line in case.told}
         kept = list(_read(case))
-        first = _reason(kept, _key_of(case.decisive, case)) if case.decisive else None
+        overcome = compiled(levels.RECOVERED).find(case.decisive) is not None
+        first = _reason(kept, _key_of(case.decisive, case)) if case.decisive and not overcome else None
         for read in kept:
             line, key = read.line, read.key
+            foreign = (
+                _ANNOUNCED_HARM if is_foreign(message_in(line.whole[peel(line.whole.encode()).end :].strip())) else 0
+            )
             event = found.setdefault(key, _EventBuilder())
             event.lines.setdefault(case.id, []).append(line)
             event.raised = read.raised
-            event.harm = max(event.harm, harm(line.message, line.level), _ANNOUNCED_HARM if read.by is not None else 0)
+            announced = _ANNOUNCED_HARM if read.by is not None else 0
+            event.harm = max(event.harm, harm(line.message, line.level), announced, foreign)
             event.after = (
                 event.after or read.announces or is_consequence(line.message) or ENDING.search(line.message) is not None
             )
@@ -145,7 +151,7 @@ def _reason(kept: Sequence[_ReadLine], first: tuple[str, ...]) -> tuple[str, ...
     if place is None:
         return first
     closes = len(first) <= _CLOSING_WORDS and CLOSING.search(kept[place].line.message) is not None
-    back = _CLOSED_WITHIN if closes else 1 if _passes_on(kept[place]) else 0
+    back = _CLOSED_WITHIN if closes else 1 if _passes_on(kept[place]) or len(first) <= _FEW_WORDS else 0
     own = kept[place].line
     for read in reversed(kept[max(0, place - back) : place]):
         same = read.line.source == own.source and read.line.voice == own.voice
@@ -247,6 +253,7 @@ def _read(case: Case) -> Iterable[_ReadLine]:
             kind, message, words, whole_words, level = read
             if whole_words in case.usual:
                 continue
+            level = level or ("error" if compiled(levels.ERROR).find(whole[:LONGEST]) is not None else None)
             line = CaseLine(source, number, whole[:LONGEST], message, voice_of(whole), level)
             body = kind in (LineKind.HEAD, LineKind.FRAME) or (traced and kind is LineKind.INDENTED)
             traced = body

@@ -1,9 +1,19 @@
-"""Finds an existing rule that explains a line by another fault: then either a close-out or that rule may be wrong."""
+"""What the existing rules say of an incident: which one explains a line by another fault, and which line none of them explains.
+
+Where one explains it, either a close-out or that rule may be wrong.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
+from kb.diagnosis.findings import find
+from kb.diagnosis.first_unexplained import first_unexplained
+from kb.facts.evidence import Evidence
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
+from kb.facts.topology import Places
 from kb.learning.events import raised
 from kb.regex.pattern import compiled
 from kb.rulebase.rule import Pattern, Rule, Rulebook
@@ -54,3 +64,15 @@ def _finds(pattern: Pattern, message: str) -> bool:
     fits = test.type is None or compiled(test.type).fits(name)
     spared = test.not_message is not None and compiled(test.not_message).finds(text, unknown=True)
     return fits and not spared and compiled(test.message).find(text) is not None
+
+
+def decisive_line(evidence: Evidence, rulebook: Rulebook) -> str:
+    """The line of the first event that symptoms do not explain; empty if there is none.
+
+    Root causes that the rules know are not considered: people may have closed the incident because the answer was wrong.
+    """
+    symptoms = tuple(rule for rule in rulebook.rules if rulebook.faults[rule.fault].symptom)
+    facts = Facts(evidence)
+    findings = find(replace(rulebook, rules=symptoms), facts, History()).findings
+    found = first_unexplained(findings, facts, Places(facts))
+    return "" if found is None else found.event.line

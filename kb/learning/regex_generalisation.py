@@ -7,28 +7,36 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.severity_words import is_bad
+from kb.learning.clauses import (
+    ENOUGH,
+    LETTERS,
+    MOST_BEHIND,
+    MOST_WORDS,
+    ahead_of,
+    behind_of,
+    clause_start,
+    from_clause,
+    length_of,
+    to_clause,
+    varies,
+    weight_of,
+    wraps_of,
+)
 from kb.learning.rule_texts import is_none_of
 from kb.learning.tokenizer import LEADING, VERSION, Piece, Token, WordWeights, captured, gap
 from kb.regex.hazards import hazards
 from kb.regex.pattern import compiled
 from kb.rulebase.patterns import check
 
-ENOUGH = 2.4  # weight of the words of a regex that may represent the message
 FIRM = 3.6  # likewise if several messages share them, so that they are no accident of one
-LETTERS = 10  # of its words together
-CLAUSES = frozenset(",;:")  # between clauses
-ENDS = CLAUSES | {"("}  # behind a clause
 LATE = 0.1  # words that a later start must save, for each word before it
 HARMLESS = 3  # words that a run must save if it does not indicate harm
 SHORT = 1.0  # weight that the words of a whole short message must have
-MOST_WORDS = 14
 LONGEST = 900  # characters of a regex
 LONGEST_SAID = 180  # characters of a sentence
 MOST_VALUES = 8  # numbers and names of a line that the summary repeats
 SHORT_LINE = 60  # characters of a message that hardly any program wraps, so that all of it can be asked for
 SUBJECT = 4  # pieces of a message within which it says which rank it is about: one named later need not be the speaker
-MOST_BEHIND = 4  # words behind those chosen that end the clause, and are asked for
-MOST_AHEAD = 8  # words before those chosen that are asked for, too
 # what a number behind these tells apart is not one thing of several, but the thing itself, as in "sha256"
 _ALGORITHMS = frozenset(
     {
@@ -99,7 +107,7 @@ def regexes(
     while last > enough and pieces[places[last]].word.lower() in LEADING:
         last -= 1
     if firm and not any(is_bad(pieces[place].word) for place in places[first : last + 1]):
-        first = _clause(pieces, places, first, last)
+        first = clause_start(pieces, places, first, last)
     seen = set()
     grown = 0
     while True:
@@ -115,16 +123,6 @@ def regexes(
         if max(before, behind) < 0 or last - first + 1 >= MOST_WORDS:
             return
         first, last = (first - 1, last) if before > behind else (first, last + 1)
-
-
-def _clause(pieces: Sequence[Piece], places: Sequence[int], first: int, last: int) -> int:
-    """The first word of the clause: words that do not say what is wrong stand in healthy lines too, behind another verb."""
-    while first > 0 and last - first + 1 < MOST_WORDS:
-        between = pieces[places[first - 1] + 1 : places[first]]
-        if any(piece.token is None or piece.token.text in CLAUSES for piece in between):
-            break
-        first -= 1
-    return first
 
 
 def with_fields(regex: Regex, names: Sequence[str], lines: Sequence[str]) -> Regex:
@@ -173,7 +171,7 @@ def _shortest(
     for first in range(len(places)):
         enough = 0
         for last in range(first, min(len(places), first + MOST_WORDS)):
-            weight, letters = _weight(words[first : last + 1], told[first : last + 1])
+            weight, letters = weight_of(words[first : last + 1], told[first : last + 1])
             if weight < least or letters < LETTERS:
                 continue
             wild = sum(piece.token is None for piece in pieces[places[first] : places[last]])
@@ -185,12 +183,6 @@ def _shortest(
             if not harmless or enough > HARMLESS:
                 break
     return None if best is None else (best[2], best[3])
-
-
-def _weight(words: Sequence[str], told: Sequence[float]) -> tuple[float, int]:
-    """How telling words are together, and their letters; a repeated word adds nothing. None without a long enough word."""
-    each = dict(zip((word.lower() for word in words), told, strict=True))
-    return (sum(each.values()), sum(map(len, each))) if max(map(len, each)) > 3 else (0.0, 0)
 
 
 def _whole(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]) -> tuple[int, int] | None:
@@ -210,18 +202,18 @@ def _written(
     since programs wrap lines. What stands before them with a value may be missing. Values are captured where they stand.
     """
     chosen = (start, _with_value(pieces, stop, numbers=numbers))
-    stop = _to_clause(pieces, chosen[1], MOST_BEHIND if firm else 0)
-    start = _from_clause(pieces, start) if firm else start
-    ahead = _ahead(pieces, start) if firm else start
-    behind = _behind(pieces, stop)
-    short = firm and _length(pieces) <= SHORT_LINE
-    head = ahead < start and not short and _varies(pieces[ahead:start])  # it may be missing
+    stop = to_clause(pieces, chosen[1], MOST_BEHIND if firm else 0)
+    start = from_clause(pieces, start) if firm else start
+    ahead = ahead_of(pieces, start) if firm else start
+    behind = behind_of(pieces, stop)
+    short = firm and length_of(pieces) <= SHORT_LINE
+    head = ahead < start and not short and varies(pieces[ahead:start])  # it may be missing
     object_only = not any(piece.word for piece in pieces[stop + 1 : behind + 1])  # as behind "No such file: "
-    tail = behind > stop and (not short or object_only) and _varies(pieces[stop + 1 : behind + 1])
+    tail = behind > stop and (not short or object_only) and varies(pieces[stop + 1 : behind + 1])
     first, last = start if head else ahead, behind if short and not object_only else stop
     names: set[str] = set()
     spans = [*([(ahead, first - 1)] if head else []), (first, last), *([(last + 1, behind)] if tail else [])]
-    wraps = _wraps(pieces, first, weights) if _length(pieces) > SHORT_LINE else frozenset()
+    wraps = wraps_of(pieces, first, weights) if length_of(pieces) > SHORT_LINE else frozenset()
     parts = [
         _part(pieces, span, names, numbers=numbers, core=chosen, wraps=wraps if span[0] >= first else frozenset())
         for span in spans
@@ -239,31 +231,9 @@ def _written(
     yield _regex(pieces, chosen, plain, weights)
 
 
-def _length(pieces: Sequence[Piece]) -> int:
-    return sum(len(piece.token.text) if piece.token is not None else 1 for piece in pieces)
-
-
 def _closed(text: str) -> str:
     """A regex with the ends of its groups in which a line may end: each holds all that follows."""
     return text + ")" * text.count(WRAP)
-
-
-def _wraps(pieces: Sequence[Piece], start: int, weights: WordWeights) -> frozenset[int]:
-    """The spaces at which a program may have wrapped the line: what stands before is telling, and says what is wrong or cannot be all."""
-    found: set[int] = set()
-    words: list[str] = []
-    last = ""
-    for index, piece in enumerate(pieces[start:], start):
-        if piece.word:
-            words.append(piece.word)
-        if piece.token is not None and piece.token.kind == "space":
-            told = _weight(words, [weights.of(word) for word in words]) if words else (0.0, 0)
-            open_ended = last in CLAUSES or last.lower() in LEADING
-            if told[0] >= ENOUGH and told[1] >= LETTERS and (open_ended or any(is_bad(word) for word in words)):
-                found.add(index)
-        elif piece.token is not None:
-            last = piece.token.text if piece.token.kind in ("word", "sign") else ""
-    return frozenset(found)
 
 
 def _regex(pieces: Sequence[Piece], span: tuple[int, int], made: tuple[str, str], weights: WordWeights) -> Regex:
@@ -278,54 +248,6 @@ def _regex(pieces: Sequence[Piece], span: tuple[int, int], made: tuple[str, str]
 def _clause_of(said: str) -> str:
     """What a part says that may be missing, as a clause of a summary that is left out with its values."""
     return f"[?{said.replace('|...}', '}')}]" if "{" in said else ""
-
-
-def _varies(pieces: Sequence[Piece]) -> bool:
-    """Whether a value stands among the pieces that a reader would miss."""
-    return any(piece.token is not None and piece.token.kind in ("number", "varying") for piece in pieces)
-
-
-def _ahead(pieces: Sequence[Piece], start: int) -> int:
-    """The first piece before a word that all messages have: at most to the last stretch in which they differ."""
-    index, words = start, 0
-    while index > 0 and pieces[index - 1].token is not None and words < MOST_AHEAD:
-        index -= 1
-        words += bool(pieces[index].word)
-    return next((at for at in range(index, start) if _begins(pieces[at])), start)
-
-
-def _behind(pieces: Sequence[Piece], stop: int) -> int:
-    """The last piece behind a word that all messages have: a word or a value before the first stretch in which they differ."""
-    end = next((at for at in range(stop + 1, len(pieces)) if pieces[at].token is None), len(pieces))
-    each = range(end - 1, stop, -1)
-    last = next((at for at in each if _begins(pieces[at]) and pieces[at].word.lower() not in LEADING), stop)
-    closed = last > stop and last + 1 < end and _sign(pieces[last + 1]) == ")"
-    return last + 1 if closed and any(_sign(piece) == "(" for piece in pieces[stop + 1 : last]) else last
-
-
-def _sign(piece: Piece) -> str:
-    return piece.token.text if piece.token is not None and piece.token.kind == "sign" else ""
-
-
-def _to_clause(pieces: Sequence[Piece], stop: int, most: int) -> int:
-    """The end of the clause, if it is near: half a clause says nothing."""
-    behind = _behind(pieces, stop)
-    end = next((at - 1 for at in range(stop + 1, behind) if _sign(pieces[at]) in ENDS), behind)
-    while end > stop and not _begins(pieces[end]) and _sign(pieces[end]) != ")":
-        end -= 1
-    return end if sum(bool(piece.word) for piece in pieces[stop + 1 : end + 1]) <= most else stop
-
-
-def _from_clause(pieces: Sequence[Piece], start: int) -> int:
-    """The beginning of the clause, if it is near: "of 16 pods bound" is no part of a sentence."""
-    ahead = _ahead(pieces, start)
-    signs = [at for at in range(ahead, start) if _sign(pieces[at]) in CLAUSES]
-    begin = next((at for at in range(signs[-1] + 1 if signs else ahead, start) if _begins(pieces[at])), start)
-    return begin if sum(bool(piece.word) for piece in pieces[begin:start]) <= MOST_BEHIND else start
-
-
-def _begins(piece: Piece) -> bool:
-    return piece.token is not None and piece.token.kind in ("word", "number", "varying")
 
 
 def _part(

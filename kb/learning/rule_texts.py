@@ -38,9 +38,12 @@ _DONE: Mapping[str, str] = {
     "set": "set", "skipped": "skip", "started": "start", "stopped": "stop", "swapped": "swap", "switched": "switch", "unlocked": "unlock",
     "unmounted": "unmount", "updated": "update", "upgraded": "upgrade", "waited": "wait",
     "brought": "bring", "built": "build", "cut": "cut", "drew": "draw", "gave": "give", "kept": "keep", "let": "let", "made": "make",
-    "ran": "run", "re-ran": "re-run", "rewrote": "rewrite", "sent": "send", "shut": "shut", "split": "split",
+    "have": "have", "ran": "run", "re-ran": "re-run", "rewrote": "rewrite", "sent": "send", "shut": "shut", "split": "split",
     "spread": "spread", "threw": "throw", "told": "tell", "undid": "undo", "wrote": "write",
 }  # fmt: skip
+_HAD_DONE = re.compile(
+    r"^[Hh]ad ((?:a|an|the|its|their|our|all|both) .{1,60}\b\w+(?:ed|ilt|ung)\b)"
+)  # by somebody else
 _LATER: Mapping[str, str] = {"had": "have", "got": "get", "did": "do", "found": "find"}  # such only behind another verb
 # past tenses that tell what happened, not what somebody did
 _HAPPENED = frozenset(
@@ -73,6 +76,8 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:node|host|machine|server)s?\b.*\b(?:out of|from) the cluster|\bcordon|\bdrain(?:ed)?\b.*\breboot|\breboot\w*\b.*\b(?:node|host|machine)", "drain_and_reboot"),
     (r"\bfirmware\b|\bflash\b", "hardware_ticket"),
     (r"\bclear\w*\b.*\bcaches?\b", "fix_environment"),
+    (r"\b(?:shared memory|/dev/shm)\b", "raise_limit"),
+    (r"\b(?:convert|reshard)\w*\b.*\b(?:checkpoint|shard|data|file)", "fix_data"),
     (r"\breseat\b|\b(?:cable|transceiver|optic|connector)s?\b", "network_ticket"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
     (r"\breplac\w*\b.*\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|power supply|drive|cpu|memory)s?\b", "hardware_ticket"),
@@ -82,12 +87,12 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (_SETTINGS, "change_config"),
     (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
     (r"\bstorage class", "platform_ticket"),
-    (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean)\w*\b.*\b(?:checkpoints?|files|space|scratch)", "free_space"),
-    (r"\b(?:credential|permission|certificate|password|secret|key|(?:access|hub|api|auth\w*) token|login|role|grant)s?\b", "fix_access"),
+    (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean|purg)\w*\b.*\b(?:checkpoints?|files|space|scratch|dumps|logs|leftovers?|disk)", "free_space"),
+    (r"\b(?:credential|permission|certificate|password|secret|key|(?:access|hub|api|auth\w*) token|login|role|grant|right|delegation|policy|policie)s?\b", "fix_access"),
     (r"(?<!the )(?<!a )\b(?:regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*|(?<!the )(?<!a )\b(?:rebuild|rebuilt|re-?copy|re-?export)\b(?!.*\b(?:image|plugins?|plugin tree|packages?|librar\w+|wheels?|extensions?|container|bundle|kernels?|binar\w+)\b)", "fix_data"),
     (r"\b(?:re)?(?:start|deploy)(?:ed)?\b (?:it\b|(?:the|a|its|our|all|every|both|this|that)\b(?!.*\b(?:job|run|training|process\w*)\b))", "restart_service"),
     (r"\b(?:ulimit|limit|memlock|shm)\b", "raise_limit"),
-    (r"\b(?:install|upgrad|downgrad|reinstall)\w*\b|\bpin\w*\b.*\d|\b(?:container|package|driver|version|librar(?:y|ie)|plugin|wheel|toolchain|compiler|extension|binar(?:y|ie))s?\b|\bimage\b", "fix_environment"),
+    (r"\b(?:install|upgrad|downgrad|reinstall)\w*\b|\bpin\w*\b.*\d|\b(?:container|package|driver|version|librar(?:y|ie)|plugin|wheel|wheelhouse|toolchain|compiler|extension|binar(?:y|ie))s?\b|\bimage\b", "fix_environment"),
     (r"\b(?:shard|sample|dataset|data|manifest|index|ledger|file)s?\b", "fix_data"),
     (r"\b(?:config\w*|setting|flag|option|parameter|batch size|timeout)s?\b", "change_config"),
     (r"^\W*(?:un)?set\b.*(?:=|\bto\b|\bback\b)", "change_config"),
@@ -215,6 +220,7 @@ def imperative(text: str, words: Collection[str] = ()) -> str:
     plain = re.sub(
         r"^(?:I|we|he|she|they|and|then|also)\s+(?:then\s+|also\s+)?", "", text.strip(" .;,"), flags=re.IGNORECASE
     )
+    plain = _HAD_DONE.sub(r"have \1", plain)
     first, _, rest = plain.partition(" ")
     verb = _verb(first, words) or (first.lower() if first.lower() in _DONE.values() else None)
     if verb is None or _describes(rest, words):

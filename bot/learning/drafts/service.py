@@ -39,7 +39,7 @@ from bot.store.database import Database
 from bot.store.visibility import PUBLIC, Viewer
 from kb.errors import RuleError
 from kb.learning.cases import Candidate, Refusal
-from kb.learning.decisive import decisive_line
+from kb.learning.existing_rules import decisive_line
 from kb.learning.miner import mine
 from kb.scanning.matcher import Matcher
 

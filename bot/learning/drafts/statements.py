@@ -209,7 +209,7 @@ def cause_of(candidate: Candidate, people: Statements) -> str:
 def _elsewhere(people: Statements) -> str:
     """Where a person reads what could not be taken over."""
     many = "s" if len(people.unread) > 1 else ""
-    return f"what people wrote of incident{many} {', '.join(map(str, people.unread))} is not in plain English words"
+    return f"what people wrote of incident{many} {', '.join(map(str, sorted(people.unread)))} is not in plain English words"
 
 
 def unread_question(people: Statements) -> str:
@@ -242,7 +242,8 @@ def told(people: Statements) -> str:
     """The cause, and apart from it what was done: a reviewer must not take one for the other."""
     done = " ".join(f"{step.text.rstrip('.')}{_often(step, people)}." for step in people.steps)
     cause = _wrote(people) if people.causes else ""
-    return " ".join(part for part in (cause, f"What was done: {done}" if done else "") if part)
+    unread = f"{_elsewhere(people).capitalize()}." if people.unread else ""
+    return " ".join(part for part in (cause, f"What was done: {done}" if done else "", unread) if part)
 
 
 def _often(step: Told, people: Statements) -> str:
@@ -262,8 +263,8 @@ def steps(candidate: Candidate, people: Statements) -> list[dict[str, str]]:
     check = _check(candidate, people)
     if people.steps or check:
         return [*check, *_advised(people, sure=not check)]
-    numbers = ", ".join(map(str, people.unread))
-    where = f"the close-out of incident {numbers}" if people.unread else "the log around this line"
+    numbers = ", ".join(map(str, sorted(people.unread)))
+    where = f"the close-outs of {numbers}" if people.unread else "the log around this line"
     return [{"action": "look_at_logs", "text": f"Read {where}. No step is known here that helped."}]
 
 

@@ -1,0 +1,127 @@
+"""Where clauses of a message begin and end, how telling its words are, and where a program may have wrapped it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kb.anomalies.core.severity_words import is_bad
+from kb.learning.tokenizer import LEADING, Piece, WordWeights
+
+ENOUGH = 2.4  # weight of the words of a regex that may represent the message
+LETTERS = 10  # of its words together
+CLAUSES = frozenset(",;:")  # between clauses
+ENDS = CLAUSES | {"("}  # behind a clause
+MOST_BEHIND = 4  # words behind those chosen that end the clause, and are asked for
+MOST_AHEAD = 8  # words before those chosen that are asked for, too
+OPEN = LEADING | frozenset(
+    {
+        "its",
+        "but",
+        "their",
+        "this",
+        "these",
+        "which",
+        "whose",
+        "where",
+        "if",
+        "than",
+        "no",
+        "any",
+        "each",
+        "every",
+        "another",
+        "only",
+    }
+)  # no line ends with such a word unless it is wrapped
+MOST_WORDS = 14
+
+
+def clause_start(pieces: Sequence[Piece], places: Sequence[int], first: int, last: int) -> int:
+    """The first word of the clause: words that do not say what is wrong stand in healthy lines too, behind another verb."""
+    while first > 0 and last - first + 1 < MOST_WORDS:
+        between = pieces[places[first - 1] + 1 : places[first]]
+        if any(piece.token is None or piece.token.text in CLAUSES for piece in between):
+            break
+        first -= 1
+    return first
+
+
+def weight_of(words: Sequence[str], told: Sequence[float]) -> tuple[float, int]:
+    """How telling words are together, and their letters; a repeated word adds nothing. None without a long enough word."""
+    each = dict(zip((word.lower() for word in words), told, strict=True))
+    return (sum(each.values()), sum(map(len, each))) if max(map(len, each)) > 3 else (0.0, 0)
+
+
+def length_of(pieces: Sequence[Piece]) -> int:
+    """How many characters a message of the pieces has at least."""
+    return sum(len(piece.token.text) if piece.token is not None else 1 for piece in pieces)
+
+
+def wraps_of(pieces: Sequence[Piece], start: int, weights: WordWeights) -> frozenset[int]:
+    """The spaces at which a program may have wrapped the line: what stands before is telling, and says what is wrong or cannot be all.
+
+    Behind the end of a clause that is telling, that holds for each.
+    """
+    found: set[int] = set()
+    words: list[str] = []
+    last, clause = "", False
+    for index, piece in enumerate(pieces[start:], start):
+        if piece.word:
+            words.append(piece.word)
+        if piece.token is not None and piece.token.kind == "space":
+            told = weight_of(words, [weights.of(word) for word in words]) if words else (0.0, 0)
+            clause = clause or (last in CLAUSES and told[0] >= ENOUGH)
+            open_ended = clause or last.lower() in OPEN
+            if told[0] >= ENOUGH and told[1] >= LETTERS and (open_ended or any(is_bad(word) for word in words)):
+                found.add(index)
+        elif piece.token is not None:
+            last = piece.token.text if piece.token.kind in ("word", "sign") else ""
+    return frozenset(found)
+
+
+def varies(pieces: Sequence[Piece]) -> bool:
+    """Whether a value stands among the pieces that a reader would miss."""
+    return any(piece.token is not None and piece.token.kind in ("number", "varying") for piece in pieces)
+
+
+def ahead_of(pieces: Sequence[Piece], start: int) -> int:
+    """The first piece before a word that all messages have: at most to the last stretch in which they differ."""
+    index, words = start, 0
+    while index > 0 and pieces[index - 1].token is not None and words < MOST_AHEAD:
+        index -= 1
+        words += bool(pieces[index].word)
+    return next((at for at in range(index, start) if _begins(pieces[at])), start)
+
+
+def behind_of(pieces: Sequence[Piece], stop: int) -> int:
+    """The last piece behind a word that all messages have: a word or a value before the first stretch in which they differ."""
+    end = next((at for at in range(stop + 1, len(pieces)) if pieces[at].token is None), len(pieces))
+    each = range(end - 1, stop, -1)
+    last = next((at for at in each if _begins(pieces[at]) and pieces[at].word.lower() not in LEADING), stop)
+    closed = last > stop and last + 1 < end and _sign(pieces[last + 1]) == ")"
+    return last + 1 if closed and any(_sign(piece) == "(" for piece in pieces[stop + 1 : last]) else last
+
+
+def to_clause(pieces: Sequence[Piece], stop: int, most: int) -> int:
+    """The end of the clause, if it is near: half a clause says nothing."""
+    behind = behind_of(pieces, stop)
+    end = next((at - 1 for at in range(stop + 1, behind) if _sign(pieces[at]) in ENDS), behind)
+    while end > stop and not _begins(pieces[end]) and _sign(pieces[end]) != ")":
+        end -= 1
+    return end if sum(bool(piece.word) for piece in pieces[stop + 1 : end + 1]) <= most else stop
+
+
+def from_clause(pieces: Sequence[Piece], start: int) -> int:
+    """The beginning of the clause, if it is near: "of 16 pods bound" is no part of a sentence."""
+    ahead = ahead_of(pieces, start)
+    signs = [at for at in range(ahead, start) if _sign(pieces[at]) in CLAUSES]
+    begin = next((at for at in range(signs[-1] + 1 if signs else ahead, start) if _begins(pieces[at])), start)
+    return begin if sum(bool(piece.word) for piece in pieces[begin:start]) <= MOST_BEHIND else start
+
+
+def _sign(piece: Piece) -> str:
+    return piece.token.text if piece.token is not None and piece.token.kind == "sign" else ""
+
+
+def _begins(piece: Piece) -> bool:
+    return piece.token is not None and piece.token.kind in ("word", "number", "varying")
