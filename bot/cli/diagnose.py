@@ -222,7 +222,7 @@ def _source_progress() -> Callable[[str, str], None]:
 
 
 def _diagnose_each(known: Knowledge, folder: Path, workers: int | None, *, as_json: bool) -> bool:
-    """Print one line of JSON per bundle, or on a terminal its cause and the decision. Returns whether any has a fault."""
+    """Print the cause and the decision of each bundle, or one line of JSON. Returns whether any has a fault."""
     from bot.cli.console import say_masked_json
     from bot.diagnosis.batch import bundles, reports
     from bot.render.report_json import dumps
@@ -237,7 +237,7 @@ def _diagnose_each(known: Knowledge, folder: Path, workers: int | None, *, as_js
         for number, (report, timing) in enumerate(found, 1):
             bar.tell(number)
             failed = failed or report.verdict == "fault"
-            if as_json or not sys.stdout.isatty():
+            if as_json:
                 say_masked_json(dumps(report, timing))
             else:
                 _say_short(report)

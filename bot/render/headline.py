@@ -84,16 +84,12 @@ def culprit(diagnosis: Diagnosis) -> str:
 
 
 def _elsewhere(diagnosis: Diagnosis) -> str:
-    """Return what is at fault and who ran into it: ` (at fault: launch settings; reported by rank 3 on node-b)`.
-
-    Empty if somebody is accused, or if nobody reports it.
-    """
+    """Return who ran into it: ` (reported by rank 3 on node-b)`. Empty if somebody is accused, or if nobody reports it."""
     group = [suspect for suspect in diagnosis.suspects if suspect.kind == diagnosis.suspects[0].kind]
     if not group or any(suspect.why != REPORTED for suspect in diagnosis.suspects):
         return ""
     more = f" and {len(group) - _NODES} more" if len(group) > _NODES else ""
-    fault = f"at fault: {diagnosis.lies_in}; " if diagnosis.lies_in else ""
-    return f" ({fault}reported by {group_text(group[:_NODES])}{more})"
+    return f" (reported by {group_text(group[:_NODES], _NODES)}{more})"
 
 
 def _connection(ends: list[str]) -> str:

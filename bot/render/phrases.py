@@ -182,8 +182,8 @@ GRADES = {
 
 
 def grade(step: RemedyStep) -> str:
-    """Return the risk of a step of the remedy."""
-    return f"({GRADES.get(step.grade, step.grade)})"
+    """Return the risk of a step of the remedy; empty for a change of this job only, which shows no command to run."""
+    return "" if step.grade == "safe" and not step.command else f"({GRADES.get(step.grade, step.grade)})"
 
 
 # --- who -------------------------------------------------------------------------------------------------------------
@@ -194,12 +194,6 @@ def suspected(suspects: Sequence[Suspect]) -> str:
     kinds = dict.fromkeys((suspect.kind, suspect.why) for suspect in suspects)
     groups = [[suspect for suspect in suspects if (suspect.kind, suspect.why) == kind] for kind in kinds]
     return few([f"{group_text(group)}{_reason(group)}" for group in groups], "; ")
-
-
-def lies_in(diagnosis: Diagnosis) -> str:
-    """Return what is at fault; empty if somebody is accused, or if the headline has it beside those that report it."""
-    told = diagnosis.rank == 1 and diagnosis.suspects and diagnosis.suspects[0].why == REPORTED
-    return "" if told else diagnosis.lies_in
 
 
 def suspects_label(suspects: Sequence[Suspect]) -> str:

@@ -224,7 +224,7 @@ def _diagnoses(page: TextPage, report: Report, shown_already: int) -> None:
 def _grounds(page: TextPage, diagnosis: Diagnosis, quotes: int, zone: TimeZone) -> None:
     """Add what the diagnosis rests on: suspects, confidence, lines, and the symptoms that it explains."""
     with page.weighing(Weight.SUSPECTS):
-        page.field("At fault", phrases.lies_in(diagnosis))
+        page.field("At fault", diagnosis.lies_in)
         page.field(phrases.suspects_label(diagnosis.suspects), phrases.suspected(diagnosis.suspects))
     with page.weighing(Weight.CONFIDENCE):
         page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
@@ -272,7 +272,9 @@ def _distinct(items: Sequence[EvidenceItem]) -> list[EvidenceItem]:
 def _remedy(page: TextPage, diagnosis: Diagnosis) -> None:
     for number, step in enumerate(diagnosis.remediation if page.verbose else diagnosis.remediation[:1]):
         label = "Then" if number else "Do first"
-        page.field(label, f"{step.text} {phrases.grade(step)}", "caution" if step.grade == "disruptive" else "")
+        page.field(
+            label, f"{step.text} {phrases.grade(step)}".rstrip(), "caution" if step.grade == "disruptive" else ""
+        )
         page.command(step.command or "", host_of(step, diagnosis))
         with page.weighing(Weight.CHECK):
             page.field("", f"Check: {step.verify}" if step.verify else "")

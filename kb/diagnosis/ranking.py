@@ -104,7 +104,7 @@ def _score(
     if entry.rule.fallback:
         score += FALLBACK
         traits = entry.captures.get("traits")
-        reasons.append(f"generic match, judged by: {traits}" if traits else "generic match")
+        reasons.append(f"generic match, based on: {traits}" if traits else "generic match")
     if others:
         earlier = sum(precedes(entry.first, rival.first) for rival in others) / len(others)
         score += EARLY * earlier

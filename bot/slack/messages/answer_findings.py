@@ -72,7 +72,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> 
         paragraph(
             title,
             sure,
-            _labelled("At fault", phrases.lies_in(diagnosis) if place else ""),
+            _labelled("At fault", diagnosis.lies_in if place else ""),
             _labelled(phrases.suspects_label(diagnosis.suspects), suspects),
             _labelled("Where", where),
         ),
@@ -114,10 +114,11 @@ def _remedy(diagnosis: Diagnosis, place: int) -> Iterator[list[Json]]:
     if not diagnosis.remediation or (place and diagnosis.band == "weak"):
         return
     step = diagnosis.remediation[0]
+    grade = phrases.grade(step)
     yield paragraph(
         [
             *_labelled("Do first", step.text),
-            *words(f" {phrases.grade(step)}", NAME, bold=step.grade == "disruptive"),
+            *words(f" {grade}" if grade else "", NAME, bold=step.grade == "disruptive"),
         ]
     )
     if place == 0:

@@ -88,9 +88,9 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
 
 
 def _place_of_fault(report: Report) -> list[Json]:
-    """Return what is at fault, if the headline names neither it nor a culprit."""
+    """Return what is at fault, if nobody is accused."""
     first = report.diagnoses[0] if report.verdict == "fault" and report.diagnoses else None
-    told = phrases.lies_in(first) if first is not None else ""
+    told = first.lies_in if first is not None else ""
     return [*words("At fault", bold=True), *words(f" {told}", NAME)] if told else []
 
 

@@ -28,6 +28,7 @@ OF_LINE = frozenset(
         "cap",
         "missing",
         "free",
+        "said",
     }
 )  # of what the decisive line states (kb.diagnosis.context.line_words)
 

@@ -35,9 +35,15 @@ _CONNECTION = lazy_compile(
 _SIZE = r"[\d.]{1,9} ?[KMGT]i?B"
 _MEMORY = lazy_compile(
     rf"[Tt]ried to allocate (?P<asked>{_SIZE})|(?P<size>{_SIZE}) total capacity|total capac[a-z]{{0,3}} of (?P<size2>{_SIZE})"
-    rf"|(?P<free>{_SIZE}) (?:is )?free|[Pp]rocess (?:\d{{1,9}} )?has (?P<used>{_SIZE}) memory in use"
+    rf"|(?P<free>{_SIZE}) (?:is )?free|available memory is only (?P<free2>{_SIZE})|[Pp]rocess (?:\d{{1,9}} )?has (?P<used>{_SIZE}) memory in use"
     rf"|(?P<cap>{_SIZE}) allowed\b|(?P<unused>{_SIZE}) is reserved by PyTorch but unallocated"
 )
+_SAID = lazy_compile(
+    r"Assertion `(?P<asserted>[^`\n]{3,200})['`] failed"
+    r"|\b[A-Z]\w{0,60}(?:Error|Exception|Failure)(?:\([\w. ]{1,60}\))?: (?P<raised>\S[^\n]{2,400})"
+    r"|\berror: (?P<printed>(?:unrecognized|argument|the following|ambiguous|invalid|no such option)\b[^\n]{2,400})"
+)
+_SHORT = 160  # characters of a message within a sentence
 _UNITS = {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _PID_DIGITS = 8  # hexadecimal digits of a process id
 _OTHERS = 1.0  # GiB that the driver and the context of a process may hold besides what it reports
@@ -61,11 +67,28 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
         found |= _memory(text)
     if "free" in asked:
         found["free"] = next(
-            (free for match in _MEMORY.finditer(text) if (free := match["free"]) and _gib(free) is not None), ""
+            (
+                free
+                for match in _MEMORY.finditer(text)
+                if (free := match["free"] or match["free2"]) and _gib(free) is not None
+            ),
+            "",
         )
+    if "said" in asked:
+        found["said"] = _said(first)
     if "missing" in asked and (named := _MISSING.search(text)):
         found["missing"] = next(part for part in named.groups() if part)
     return found
+
+
+def _said(first: Signal) -> str:
+    """Return what the exception or the check of a line says, on one line and cut at a word; empty if it says nothing."""
+    stated = _SAID.search(first.line)
+    own = first.captures.get("message") or (next(filter(None, stated.groups())) if stated is not None else "")
+    words = " ".join(own.split())
+    if len(words) > _SHORT:
+        return f"{words[:_SHORT].rpartition(' ')[0] or words[:_SHORT]} ..."
+    return words.rstrip(".:;, ") if len(words) > 2 else ""
 
 
 def _sender(address: str) -> str:

@@ -8,7 +8,9 @@ from kb.facts.signals import Signal
 from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 
-LIBRARY = lazy_compile(r"(?:site|dist)-packages/|/lib/python3|^<|/(?:bin|Scripts)/[^/]{1,60}:\d|/opt/conda/lib/")
+LIBRARY = lazy_compile(
+    r"(?:site|dist)-packages/|/lib/python3|^<|/(?:bin|Scripts)/[^/]{1,60}:\d|/opt/conda/lib/|\.pyx:\d"
+)
 _FRAME = lazy_compile(r"(?P<file>[^\n]{1,300}:\d{1,9}) in (?P<function>[^\n]{1,120})")
 _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown

@@ -7,13 +7,14 @@ Names come from logs and people copy commands into shells, so only names of harm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kb.regex.lazy import lazy_compile
 from kb.report import Suspect
 
 _HARMLESS = lazy_compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 
+_SLURM_JOB = lazy_compile(r"\bslurmstepd: (?:error: )?.{0,80}?(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,12})\b")
 _PLACEHOLDER = lazy_compile(r"<[a-z][a-z. ]{0,30}>")
 # What a person puts in where the evidence does not name it. All placeholders of rules are here (tests/rules).
 WHAT_TO_PUT_IN: Mapping[str, str] = {
@@ -53,6 +54,12 @@ def with_hints(text: str, command: str | None) -> str:
     left = dict.fromkeys(_PLACEHOLDER.findall(command or ""))
     told = [f"{place} with {WHAT_TO_PUT_IN[place]}" for place in left if place in WHAT_TO_PUT_IN]
     return f"{text} Replace {', and '.join(told)}." if told else text
+
+
+def slurm_job(lines: Iterable[str]) -> str | None:
+    """Return the number of the Slurm job that lines of slurmstepd name, if they agree on one."""
+    found = {match[1] for line in lines if (match := _SLURM_JOB.search(line))}
+    return found.pop() if len(found) == 1 else None
 
 
 def filled(command: str | None, suspects: Sequence[Suspect], job: str | None) -> str | None:

@@ -7,7 +7,8 @@ import pytest
 from bot.render.commands import host_of
 from bot.render.decisions import decided
 from bot.render.headline import headline
-from bot.render.phrases import lies_in, suspects_label
+from bot.render.phrases import suspects_label
+from bot.render.terminal import plain
 from kb.report import ONE_END, REPORTED, Decision, Exclusion, JobView, Progress, RemedyStep, Suspect
 from tests.support.bot_samples import FALLEN_GPU
 
@@ -64,7 +65,7 @@ def test_a_rank_that_only_ran_into_a_fault_is_no_culprit():
     assert suspects_label(first.suspects) == "Seen by"
 
 
-def test_what_is_at_fault_is_told_beside_who_reports_it():
+def test_what_is_at_fault_has_its_own_line_and_the_headline_says_who_reports_it():
     """The rank that ran into a wrong setting stands behind the setting."""
     first = replace(
         FALLEN_GPU.diagnoses[0],
@@ -72,9 +73,9 @@ def test_what_is_at_fault_is_told_beside_who_reports_it():
         suspects=(Suspect("rank", "node-b", 3, why=REPORTED),),
         lies_in="launch settings",
     )
-    told = "Invalid device ordinal (at fault: launch settings; reported by rank 3 on node-b)"
-    assert headline(replace(FALLEN_GPU, diagnoses=(first,))) == told
-    assert (lies_in(first), lies_in(replace(first, suspects=()))) == ("", "launch settings")
+    report = replace(FALLEN_GPU, diagnoses=(first,))
+    assert headline(report) == "Invalid device ordinal (reported by rank 3 on node-b)"
+    assert "   At fault   launch settings\n   Seen by    rank 3 on node-b (not shown to be at fault)\n" in plain(report)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from bot.render.hyperlinks import shows_links
 from bot.render.terminal import lines, plain, render, show
 from bot.render.text_format import shown
 from bot.render.text_page import Reading
-from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBranch, Suspect, ranges
+from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, RemedyStep, StackBranch, Suspect, ranges
 from tests.support.bot_samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
 ALL = Reading(verbose=True)
@@ -536,3 +536,20 @@ def test_the_plain_text_needs_no_terminal_library():
     code = "import sys, bot.render.terminal; sys.exit('rich' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("grade", "command", "told"),
+    [
+        ("safe", None, "Lower the batch size."),
+        ("safe", "pip check", "Lower the batch size. (affects only this job)"),
+        ("look", None, "Lower the batch size. (read-only)"),
+        ("disruptive", None, "Lower the batch size. (disruptive: affects other jobs)"),
+    ],
+)
+def test_a_change_of_the_job_itself_has_no_warning(grade, command, told):
+    """What a step affects matters where a person runs a command or disturbs others."""
+    step = RemedyStep("change_config", grade, "Lower the batch size.", "job", command)
+    page = plain(replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], remediation=(step,)),)))
+
+    assert f"   Do first   {told}\n" in page

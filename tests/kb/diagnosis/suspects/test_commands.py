@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.suspects.commands import filled, with_hints
+from kb.diagnosis.suspects.commands import filled, slurm_job, with_hints
 from kb.report import Suspect
 
 ON_A = (Suspect("job"), Suspect("rank", "node-a", rank=3, pod="train-3"), Suspect("node", "node-b"))
@@ -24,6 +24,20 @@ ON_A = (Suspect("job"), Suspect("rank", "node-a", rank=3, pod="train-3"), Suspec
 def test_known_names_are_filled_in(command, suspects, job, told):
     """The first suspect that has one; what is unknown stays a placeholder."""
     assert filled(command, suspects, job) == told
+
+
+@pytest.mark.parametrize(
+    ("lines", "job"),
+    [
+        (["slurmstepd: error: Detected 1 oom_kill event in StepId=191.batch. Some of the step tasks"], "191"),
+        (["slurmstepd: error: *** JOB 8123 ON cn-4 CANCELLED AT 2026-01-01T00:00:00 ***"], "8123"),
+        (["slurmstepd: error: *** STEP 7.0 ON a CANCELLED ***", "slurmstepd: error: *** JOB 8 ON a CANCELLED ***"], None),
+        (["loader: StepId=12 read"], None),
+    ],
+)  # fmt: skip
+def test_the_lines_of_slurm_name_the_job(lines, job):
+    """Only where they agree: a log can hold the lines of two jobs."""
+    assert slurm_job(lines) == job
 
 
 @pytest.mark.parametrize(
