@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.render.text_page import OutputLine
     from bot.rulebase.loader import Knowledge
 
+STDOUT = Path("-")  # as the file of an option
 FEW = 5  # messages of one kind shown on stderr
 OFTEN = 0.1  # seconds between two drawings of progress
 PATIENCE = 1.0  # seconds before progress is shown, and before a rate means something

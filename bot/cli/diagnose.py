@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.cli.console import (
+    STDOUT,
     Progress,
     ReadProgress,
     complain,
@@ -103,6 +104,8 @@ def _check(options: DiagnoseOptions) -> None:
         refuse("--exit-decision cannot be combined with --fail-on or --each")
     if sum((options.bundle is not None, options.logs, options.each is not None)) > 1:
         refuse("give only one of --bundle, --logs and --each")
+    if options.html == STDOUT:
+        refuse("--html needs a file: the answer itself goes to standard output")
     if options.targets and not options.logs and (options.bundle is not None or options.each is not None):
         refuse("--bundle and --each take no JOB")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bot.cli.console import Progress, say, say_json
+from bot.cli.console import STDOUT, Progress, say, say_json
 from bot.config.file import read
 from bot.demo.sample_incidents import fill_store as make
 from bot.digest.codec import dumps
@@ -16,7 +16,7 @@ from bot.render.text_format import many
 from bot.rulebase.loader import knowledge
 from bot.runtime.paths import config_path, database_url
 from bot.store.database import Database
-from bot.store.digest_rows import compute
+from bot.store.digest_rows import compute, made_by_hand
 from kb.digest.weeks import week_named, week_of
 
 
@@ -28,8 +28,9 @@ def run(
     *,
     as_json: bool,
     meanings: bool,
+    by_hand: bool = False,
 ) -> None:
-    """Compute and print the digest; by default, of the last full week.
+    """Compute and print the digest; by default, of the last full week. `html`: `-` for stdout.
 
     Raises:
         SignalboxError: the week or time zone does not exist, or the store cannot be read.
@@ -38,8 +39,16 @@ def run(
     now = datetime.now(UTC)
     wanted = week_of(now, where).shifted(-1) if week is None else week_named(week)
     with Database(database_url()) as store:
-        digest = compute(store, tenant, wanted, where, until=now, faults=knowledge().rulebook.faults)
-    if html is not None:
+        digest = compute(store, tenant, wanted, where, until=now, faults=knowledge().rulebook.faults, by_hand=by_hand)
+        left_out = 0 if by_hand else made_by_hand(store, tenant, wanted, where)
+    if left_out:
+        say(
+            f"{many(left_out, 'failure')} diagnosed from files, not from a cluster: not counted. --by-hand counts {'it' if left_out == 1 else 'them'}.",
+            err=True,
+        )
+    if html == STDOUT:
+        say(page(digest).decode(), end="")
+    elif html is not None:
         html.write_bytes(page(digest))
         say(f"written: {html}", err=True)
     if as_json:

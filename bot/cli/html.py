@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bot.cli.console import STDOUT, say
 from bot.incidents.ledger import Ledger
 from bot.pages.attachments import read
 from bot.pages.incident import incident_page, words_of
@@ -29,7 +30,7 @@ def write_answer(known: Knowledge, report: Report, kept: Mapping[str, bytes], fi
 
 
 def write_incident(record: IncidentRecord, where: EvidenceLocation, file: Path) -> None:
-    """Write the page of an incident, with its history.
+    """Write the page of an incident, with its history. `file`: `-` for stdout.
 
     Raises:
         SignalboxError: the report is not readable, the store cannot be used, or the page cannot be written.
@@ -38,7 +39,11 @@ def write_incident(record: IncidentRecord, where: EvidenceLocation, file: Path) 
     with Ledger(database_url()) as ledger:
         kept = read(lambda name: ledger.incidents.kept(incident.id, name))
         about = about_of(ledger, incident, where.words, datetime.now(UTC))
-    _write(file, incident_page(from_json(record.report_json), kept, about, words_of(knowledge())))
+    made = incident_page(from_json(record.report_json), kept, about, words_of(knowledge()))
+    if file == STDOUT:
+        say(made, end="")
+    else:
+        _write(file, made)
 
 
 def _write(file: Path, page: str) -> None:

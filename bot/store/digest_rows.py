@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, DateTime, inspect, or_, select, type_coerce
+from sqlalchemy import ColumnElement, DateTime, func, inspect, or_, select, type_coerce
 from sqlmodel import Session, col
 
 from bot.render.text_format import cut, shown
@@ -25,6 +25,7 @@ from kb.digest.figures import figures, first_of
 from kb.digest.repeat_offenders import Offenders, offenders
 from kb.digest.rows import JUDGED, AttemptTimes, DigestRow, ends
 from kb.digest.weeks import Week
+from kb.model import NOT_FAILED
 from kb.rulebase.rule import FaultClass
 
 AFTER = timedelta(days=14)  # reports from this long after the week may still show how its failures continued
@@ -62,8 +63,11 @@ def compute(
     until: datetime,
     faults: Mapping[str, FaultClass],
     late: bool = False,
+    by_hand: bool = False,
 ) -> Digest:
     """The digest of a week of a tenant, with the data known at a given time.
+
+    `by_hand`: include what people diagnosed from files of no known cluster.
 
     Raises:
         StoreError: the store cannot be read.
@@ -71,7 +75,7 @@ def compute(
     classes = {name: FaultTitle(item.title, item.domain) for name, item in faults.items()}
     with uncollected():
         with store.errors(), store.session() as session:
-            rows = rows_within(session, tenant, week, zone, until)
+            rows = rows_within(session, tenant, week, zone, until, by_hand=by_hand)
         found = figures(rows, week, zone, until=until.timestamp(), classes=classes, tenant=tenant, late=late)
         del rows  # before the collector is back on, which would go through all of them
         return redacted(found)
@@ -95,11 +99,30 @@ def lemons(store: Database, tenant: str, weeks: int, now: datetime, faults: Mapp
     return offenders(parts, domains)
 
 
-def rows_within(session: Session, tenant: str, week: Week, zone: tzinfo, until: datetime) -> list[DigestRow]:
+def made_by_hand(store: Database, tenant: str, week: Week, zone: tzinfo) -> int:
+    """The number of failures of a week that people diagnosed from files of no known cluster.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    start, end = (datetime.fromtimestamp(edge, UTC) for edge in (week.start(zone), week.end(zone)))
+    table = inspect(IncidentRow).local_table.c
+    ended = func.coalesce(table.ended_at, table.created_at)
+    query = select(func.count(table.id)).where(
+        table.tenant == tenant, table.cluster.is_(None), table.verdict.not_in(NOT_FAILED), ended >= start, ended < end,
+        visible(PUBLIC),
+    )  # fmt: skip
+    with store.errors(), store.session() as session:
+        return int(session.connection().execute(query).scalar_one())
+
+
+def rows_within(
+    session: Session, tenant: str, week: Week, zone: tzinfo, until: datetime, *, by_hand: bool = True
+) -> list[DigestRow]:
     """The reports of a week and of the seven weeks before, each with the feedback given by then."""
     start = datetime.fromtimestamp(first_of(week).start(zone), UTC)
     last = min(until, datetime.fromtimestamp(week.end(zone), UTC) + AFTER)
-    return rows_between(session, tenant, start, last, until=until)
+    return rows_between(session, tenant, start, last, until=until, by_hand=by_hand)
 
 
 def rows_between(
@@ -112,16 +135,20 @@ def rows_between(
     cluster: str | None = None,
     most: int | None = None,
     viewer: Viewer = PUBLIC,
+    by_hand: bool = True,
 ) -> list[DigestRow]:
     """The reports created from `start` to `last` that the viewer sees, each with the feedback given before `until`.
 
     `cluster`: only this cluster, and reports without a cluster; `most`: at most this many, the newest.
+    `by_hand`: also reports without a cluster, which people made from files.
     """
     said = _feedback(session, tenant, start, until)
     table = inspect(IncidentRow).local_table.c
     query = select(*(_plain(table[name]) for name in _COLUMNS)).where(
         table.tenant == tenant, table.created_at >= start, table.created_at <= last, visible(viewer)
     )
+    if not by_hand:
+        query = query.where(table.cluster.is_not(None))
     if cluster is not None:
         query = query.where(or_(table.cluster == cluster, table.cluster.is_(None)))
     if most is not None:

@@ -62,7 +62,7 @@ def diagnose(
         Path | None,
         typer.Option(
             "--each",
-            help="Diagnose each subfolder as a bundle: the cause and the decision, or JSON, one report per line, if --json or in a pipe.",
+            help="Diagnose each subfolder as a bundle and print its cause and decision; with --json, one report per line. Stores nothing.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON (signalbox.report/1).")] = False,

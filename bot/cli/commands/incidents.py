@@ -85,7 +85,8 @@ def show(
         bool, typer.Option("--verbose", "-v", help="Show more diagnoses, all reasons, and all missing evidence.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write it to an HTML page instead.")
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write it to an HTML page instead; - for standard output."),
     ] = None,
 ) -> None:
     """Show an incident with its report; with --json, the original report."""

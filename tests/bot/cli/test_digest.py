@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 from bot.digest.codec import loads
+from kb.digest.weeks import week_of
 
 
 def test_fill_then_read(signalbox):
@@ -48,3 +50,17 @@ def test_an_empty_store_has_a_digest(signalbox):
     ran = signalbox("digest", "--week", "2026-W47")
     assert ran.status == 0
     assert "No failures are known this week: no jobs were diagnosed." in ran.out.decode()
+
+
+def test_what_people_diagnose_from_files_is_counted_only_on_request(signalbox):
+    """A manager's mail does not hold somebody's exercise; the page can go to a pipe."""
+    (signalbox.cwd / "a.log").write_text("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n" * 3)
+    signalbox("diagnose", "--logs", "a.log")
+    week = week_of(datetime.now(UTC), UTC)
+    plain, whole = (signalbox("digest", "--json", "--week", str(week), *more) for more in ((), ("--by-hand",)))
+
+    assert (loads(plain.out).failures, loads(whole.out).failures) == (0, 1)
+    assert "1 failure diagnosed from files, not from a cluster: not counted. --by-hand counts it." in plain.err
+    assert "by-hand" not in whole.err
+    assert signalbox("digest", "--html", "-").out.startswith(b"<!doctype html>")
+    assert not (signalbox.cwd / "-").exists()

@@ -125,12 +125,13 @@ def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
     assert signalbox("diagnose", "--each", folder, "--fail-on", "fault").status == 1
 
 
-def test_on_a_terminal_each_bundle_gets_its_cause_and_the_decision(tmp_path, cache, known, monkeypatch, capsys):
-    """JSON is for programs, which read a pipe or ask for it."""
+@pytest.mark.parametrize("terminal", [True, False])
+def test_each_bundle_gets_its_cause_and_the_decision(tmp_path, cache, known, monkeypatch, capsys, terminal):
+    """Also in a pipe: `| less` and a CI log are for people, and programs ask for JSON."""
     del known
     monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
     shutil.copytree(KILLED, tmp_path / "many" / "b-killed")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
 
     assert run(DiagnoseOptions(each=tmp_path / "many")) == 0
     first, second = capsys.readouterr().out.splitlines()
