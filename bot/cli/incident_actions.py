@@ -40,7 +40,7 @@ def take(
         ledger.lifecycle.step(incident, tenant, f"cli:{secrets.token_hex(16)}", step, now)
         record = ledger.incidents.answer(incident)
         last = ledger.lifecycle.steps(incident)[-1]
-    state = "" if record is None else f"; it is {state_of(record.incident, now)}"
+    state = "" if record is None else f" (state: {state_of(record.incident, now)})"
     return f"Incident {incident}: {step_text(last, incident)}{state}"
 
 

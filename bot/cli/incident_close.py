@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +16,16 @@ from bot.incidents.ledger import Ledger
 from bot.incidents.resolution import Annotation, Closing, annotate_within, word
 from bot.policy.resolution_codes import implied, nameless
 from bot.render.report_json import from_json
+from bot.render.text_format import few
+from bot.rulebase.fault_search import classes_with
 from bot.rulebase.loader import knowledge
 from bot.runtime.paths import config_path, database_url
 from kb.errors import SignalboxError
 from kb.report import Report
+from kb.rulebase.rule import FaultClass
 from kb.rulebase.yaml_nodes import nearest
+
+_SIMILAR = 4  # classes named in an error
 
 
 def run(
@@ -94,13 +100,22 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
         return {"verdict": implied("unknown", None, diagnosed), "cause": "unknown"}
     faults = knowledge().rulebook.faults
     if cause not in faults:
-        hint = nearest(cause, faults)
-        raise SignalboxError(f"there is no fault class {cause[:80]!r}{f': {hint}' if hint else ''}")
+        raise SignalboxError(f"there is no fault class {cause[:80]!r}; {_similar(cause, faults)}")
     shown = next((item for item in found if item.fault == cause), None)
     verdict = implied("fault", cause, diagnosed)
     if shown is None:
         return {"verdict": verdict, "cause": "fault", "fault": cause}
     return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": shown.rule}
+
+
+def _similar(cause: str, faults: Mapping[str, FaultClass]) -> str:
+    """The classes that were probably meant: those whose id or title has all the words, else the closest id."""
+    found = classes_with(cause.replace("_", " ").replace("-", " ").split(), faults)
+    if found:
+        named = [f"{item.id} ({item.title.partition(':')[0]})" for item in found]
+        return f"did you mean {few(named, ' or ', limit=_SIMILAR)}? All classes: signalbox rules faults"
+    near = nearest(cause, faults)
+    return f"{near} All classes: signalbox rules faults" if near else "for all classes: signalbox rules faults"
 
 
 def login() -> str:

@@ -10,8 +10,9 @@ from bot.cli.incident_actions import span_seconds
 from bot.incidents.names import with_names
 from bot.render.columns import Column
 from bot.store.incident_state import state_of
-from bot.store.incidents import Incident
+from bot.store.incidents import Incident, IncidentStore
 from kb.model import NOT_FAILED
+from kb.rulebase.yaml_nodes import nearest
 
 _COLUMNS = (
     Column("ID", right=True),
@@ -26,13 +27,31 @@ _COLUMNS = (
 _VERDICTS = {"no_match": "unknown cause", "insufficient_evidence": "too little evidence", "no_fault": "no failure"}
 
 
-def listed(incidents: Sequence[Incident], now: datetime, people: Mapping[str, str]) -> None:
-    """Print incidents, one per line; on a narrow terminal, long names are cut. `people`: id → name."""
-    rows = [(*cells, with_names(who, people)) for *cells, who in (_row(incident, now) for incident in incidents)]
+def listed(
+    incidents: Sequence[Incident], now: datetime, people: Mapping[str, str], causes: Mapping[int, str] | None = None
+) -> None:
+    """Print incidents, one per line; on a narrow terminal, long names are cut.
+
+    `people`: id → name; `causes`: incident → its confirmed cause.
+    """
+    known = causes or {}
+    cells = [_row(incident, now, known.get(incident.id)) for incident in incidents]
+    rows = [(*others, with_names(who, people)) for *others, who in cells]
     kept = [
         place for place, column in enumerate(_COLUMNS) if column.head != "ASSIGNEE" or any(row[place] for row in rows)
     ]
     say_table([_COLUMNS[place] for place in kept], [[row[place] for place in kept] for row in rows])
+
+
+def none_found(store: IncidentStore, node: str | None) -> str:
+    """What to add if no incident is found: the closest name of a node that some incident suspects."""
+    if node is None:
+        return ""
+    known = store.suspected_nodes()
+    if node in known:
+        return ""
+    near = nearest(node, known)
+    return f" No incident suspects {node[:80]!r}{f'; {near}' if near else '.'}"
 
 
 def begin(span: str | None, now: datetime) -> datetime | None:
@@ -55,7 +74,7 @@ def age(since: datetime, now: datetime) -> str:
     return "now"
 
 
-def _row(incident: Incident, now: datetime) -> tuple[str, ...]:
+def _row(incident: Incident, now: datetime, confirmed: str | None) -> tuple[str, ...]:
     more = f" +{len(incident.nodes) - 1}" if len(incident.nodes) > 1 else ""
     hours = incident.gpu_hours_lost
     return (
@@ -67,11 +86,19 @@ def _row(incident: Incident, now: datetime) -> tuple[str, ...]:
         else f"{hours:,.1f}"
         if hours < 100
         else f"{hours:,.0f}",
-        incident.fault or _VERDICTS.get(incident.verdict, incident.verdict),
+        _cause(incident, confirmed),
         f"{incident.nodes[0]}{more}" if incident.nodes else "-",
         incident.job_name or incident.job_id or "-",
         f"private to {incident.private_to}" if incident.private_to else incident.assignee or "",
     )
+
+
+def _cause(incident: Incident, confirmed: str | None) -> str:
+    """The confirmed cause, and what Signalbox said if that was something else."""
+    said = incident.fault or _VERDICTS.get(incident.verdict, incident.verdict)
+    if confirmed in (None, said):
+        return said
+    return f"{confirmed} (not {incident.fault})" if incident.fault else str(confirmed)
 
 
 def _state(incident: Incident, now: datetime) -> str:

@@ -28,7 +28,7 @@ _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([A-Za-z]{0,3})\Z")
 
 def seconds(value: object) -> object:
     """Parse a duration into seconds: 90, "90s", "5m", "2h", "1d"."""
-    return _quantity(value, _UNITS_OF_TIME, 'a number of seconds, or text like "30s", "5m", "2h"')
+    return _quantity(value, _UNITS_OF_TIME, 'a number of seconds, or text like "30s", "5m", "2h", "7d"')
 
 
 def size(value: object) -> object:

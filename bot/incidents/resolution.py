@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 
 from bot.notify.messages import refresh_messages
 from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, Cause, Verdict
-from bot.store.database import Repository
+from bot.store.database import Database, Repository
 from bot.store.fault_library import Lesson, learn_within
 from bot.store.tables import AnnotationRow, IncidentRow
 from kb.errors import SignalboxError
@@ -84,6 +84,18 @@ class Closings(Repository):
         """All feedback on an incident, oldest first."""
         with self.database.errors(), self.database.session() as session:
             return annotations_within(session, [incident]).get(incident, ())
+
+
+def confirmed(database: Database, incidents: Sequence[int]) -> Mapping[int, str]:
+    """The confirmed cause of each of these incidents that has one: its fault, or that no rule fits.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    with database.errors(), database.session() as session:
+        said = annotations_within(session, incidents)
+    last = {number: holds.last.said for number, item in said.items() if (holds := word(item)) is not None}
+    return {number: item.fault or NAMELESS["no_rule"] for number, item in last.items() if item.cause != "unknown"}
 
 
 def annotate_within(session: Session, incident: int, tenant: str, *, key: str, said: Closing, now: datetime) -> bool:

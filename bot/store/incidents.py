@@ -34,6 +34,8 @@ from kb.errors import SignalboxError
 from kb.model import NOT_FAILED
 from kb.report import Report
 
+_LATEST = 5_000  # incidents whose nodes are looked through for a similar name
+
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +239,13 @@ class IncidentStore(Repository):
         query = select(func.count(col(IncidentRow.id))).where(*wanted.conditions())
         with self.database.errors(), self.database.session() as session:
             return session.exec(query).one()
+
+    def suspected_nodes(self, viewer: Viewer = PUBLIC) -> frozenset[str]:
+        """The names of the nodes that the latest incidents suspect."""
+        query = select(IncidentRow.nodes).where(col(IncidentRow.nodes).is_not(None), visible(viewer))
+        with self.database.errors(), self.database.session() as session:
+            rows = session.exec(query.order_by(col(IncidentRow.id).desc()).limit(_LATEST)).all()
+        return frozenset(name for row in rows for name in node_names(row))
 
     def kept(self, incident_id: int, name: str) -> bytes | None:
         """An attachment of an incident; None if the incident has none with this name."""

@@ -46,8 +46,9 @@ def list_incidents(
     ] = False,
 ) -> None:
     """List the latest incidents, one per line; with --json, one object per line."""
-    from bot.cli.incident_rows import begin, listed
+    from bot.cli.incident_rows import begin, listed, none_found
     from bot.incidents.names import names
+    from bot.incidents.resolution import confirmed
     from bot.store.incidents import IncidentFilter
     from bot.store.visibility import OPERATOR, PUBLIC
 
@@ -64,15 +65,20 @@ def list_incidents(
     )
     with _store() as store:
         incidents, known = store.list(limit, wanted), names(store.database)
+        total = store.count(wanted) if len(incidents) == limit else len(incidents)
+        causes = confirmed(store.database, [incident.id for incident in incidents if incident.closed_at is not None])
+        told = none_found(store, node) if not incidents else ""
     if as_json:
         for incident in incidents:
             say_json(_json(incident))
     elif not incidents and (state or assignee or tenant or fault or node or since):
-        say("No matching incidents.")
+        say(f"No matching incidents.{told}")
     elif not incidents:
         say("No incidents yet. `signalbox diagnose` stores its reports here.")
     else:
-        listed(incidents, now, known)
+        listed(incidents, now, known, causes)
+        if total > len(incidents):
+            say(f"The newest {len(incidents)} of {total:,}; --limit N shows more.", err=True)
 
 
 @app.command()
@@ -166,7 +172,7 @@ def close(
         typer.Option(
             "--cause",
             metavar="right|FAULT|no-rule|unknown",
-            help="right, if the first diagnosis was correct; else the actual fault class.",
+            help="right, if the first diagnosis was correct; else the actual fault class (see `rules faults`).",
         ),
     ],
     nodes: Annotated[str, typer.Option("--nodes", help="Nodes at fault, separated by commas.")] = "",

@@ -55,7 +55,10 @@ def add(
     why: Annotated[str, typer.Option("--why", help="A note for others.")] = "",
     tenant: Tenant = "default",
 ) -> None:
-    """Stop automatic posts about a rule, job or node until a time. Whoever asks still gets an answer."""
+    """Stop automatic posts about a rule, job or node until a time. Diagnoses still report it.
+
+    To silence a rule in diagnoses too, add an exception to the site overlay (docs/site-overlay.md).
+    """
     from bot.cli.incident_actions import span_seconds
     from bot.cli.incident_close import login
     from bot.notify.mutes import MuteStore
@@ -70,6 +73,10 @@ def add(
         number = store.add_from_shell(f"cli:{secrets.token_hex(16)}", wanted, now)
     say(f"Automatic posts about {kind} {what} are off until {_minute(wanted.until)}.")
     say(f"To post them again: signalbox mutes end {number}")
+    if kind == "rule":
+        say(
+            "Diagnoses still report it. To silence the rule itself, add an exception to your site overlay (docs/site-overlay.md)."
+        )
 
 
 @app.command()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.cli.console import refuse, say, say_page, say_table
-from bot.cli.options import RulesFolder
+from bot.cli.options import RulesFolder, SiteFolder
+from bot.cli.rules.faults import list_faults
 from bot.cli.rules.loading import load_rule_base, load_valid, reported_errors, rule_named
 from kb.errors import Fault, RuleError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     pass
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-Site = Annotated[Path | None, typer.Option("--site", help="The overlay's folder; by default, the configured one.")]
+app.command("faults")(list_faults)
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's incidents; by default, all.")]
 Clean = Annotated[
     list[Path] | None, typer.Option("--clean", help="Another folder of logs of good runs, besides the configured ones.")
@@ -33,7 +34,7 @@ def list_rules(
     ] = None,
     fault: Annotated[str | None, typer.Option("--fault", help="Only rules of this fault class.")] = None,
     rules: RulesFolder = None,
-    site: Site = None,
+    site: SiteFolder = None,
 ) -> None:
     """List rules, one per line: id, fault, role, status, title."""
     from bot.render.columns import Column
@@ -53,7 +54,7 @@ def show(
     rule: Annotated[str, typer.Argument(help="The rule's id.")],
     source: Annotated[bool, typer.Option("--source", help="Print the rule's file instead.")] = False,
     rules: RulesFolder = None,
-    site: Site = None,
+    site: SiteFolder = None,
 ) -> None:
     """Explain a rule: what it reports, why it happens, what to do, and how it looks in a log."""
     from bot.rulebase.loader import default_folder
@@ -74,7 +75,7 @@ def show(
 @app.command()
 def lint(
     rules: RulesFolder = None,
-    site: Site = None,
+    site: SiteFolder = None,
 ) -> None:
     """Report all errors in the rule files and the site's overlay, with file, line and column."""
     from bot.authoring.selftest import detector_faults, empty, names_of, tests_of
@@ -110,7 +111,7 @@ def try_rules(
     on: Annotated[str | None, typer.Option("--on", help="Try the rules on this log; - for standard input.")] = None,
     drafts: Drafts = False,
     rules: RulesFolder = None,
-    site: Site = None,
+    site: SiteFolder = None,
 ) -> None:
     """Run the tests of the rules, or show which rules match a log of yours."""
     from bot.authoring.selftest import run, spoken, tests_of
@@ -262,7 +263,7 @@ def stats(
     tenant: Tenant = None,
     as_json: Json = False,
     rules: RulesFolder = None,
-    site: Site = None,
+    site: SiteFolder = None,
 ) -> None:
     """Summarise the rule base: families, states, roles, fault classes, tests; with --on, the most expensive rules."""
     if outcomes:
@@ -312,7 +313,7 @@ def advise(
     ] = False,
     as_json: Json = False,
     rules: RulesFolder = None,
-    site: Site = None,
+    site: SiteFolder = None,
 ) -> None:
     """Suggest changes from close-outs: rules to narrow, widen, link, promote or retire; unknown failures by cost."""
     from bot.cli.rules.advise import propose_advice, show_advice

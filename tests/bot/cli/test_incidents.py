@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.commands.incidents import app
+from bot.cli.commands.rules import app as rules_app
 from bot.cli.incident_rows import age
 from bot.config.settings import Retention
 from bot.render.report_json import dumps
@@ -45,6 +46,13 @@ def _three():
 def run(*words):
     """The command with these words."""
     return CliRunner().invoke(app, list(words), catch_exceptions=False)
+
+
+def run_refused(*words):
+    """What the command says when it refuses these words."""
+    with pytest.raises(SignalboxError) as refused:
+        run(*words)
+    return str(refused.value)
 
 
 def test_an_empty_store_says_so():
@@ -88,7 +96,7 @@ def test_the_list_can_be_filtered(monkeypatch):
     assert found("--node", "gpu-01") == []
     monkeypatch.setattr("bot.cli.commands.incidents.datetime", Clock)
     assert found("--since", "25h") == [3]
-    assert run("list", "--node", "gpu-01").stdout == "No matching incidents.\n"
+    assert run("list", "--node", "gpu-01").stdout.startswith("No matching incidents.")
     with pytest.raises(SignalboxError, match="--since: "):
         run("list", "--since", "soon")
 
@@ -197,16 +205,16 @@ def test_a_life_from_the_shell():
     """Each step prints the incident's new state; the list and the incident show it, the history has all steps."""
     with IncidentStore(database_url()) as store:
         store.add(dumps(replace(UNKNOWN, id="more")), UNKNOWN, b"", None, NOW)
-    assert run("ack", "3").stdout.startswith("Incident 3: acknowledged; it is acknowledged")
+    assert run("ack", "3").stdout.startswith("Incident 3: acknowledged (state: acknowledged)")
     assert run("assign", "3", "grace", "--note", "knows it").stdout == (
-        "Incident 3: assigned to grace: knows it; it is acknowledged\n"
+        "Incident 3: assigned to grace: knows it (state: acknowledged)\n"
     )
     assert "snoozed until" in run("snooze", "2", "--for", "8h").stdout
     [_, mine, *more] = run("list", "--assignee", "grace").stdout.splitlines()
     assert (mine.split()[2], mine.split()[-1], more) == ("acknowledged", "grace", [])
     assert " snoozed " in run("list", "--state", "snoozed").stdout
     assert run("list", "--state", "merged").stdout == "No matching incidents.\n"
-    assert run("merge", "2", "3").stdout == "Incident 2: merged into incident 3; it is merged\n"
+    assert run("merge", "2", "3").stdout == "Incident 2: merged into incident 3 (state: merged)\n"
     shown = run("show", "3").stdout
     assert "Incident 3, 2026-03-02 10:30Z, bundle night-run, acknowledged, assigned to grace" in shown
     assert [line.split(": ", 1)[1] for line in shown.split("\n")[-4:-1]] == [
@@ -214,7 +222,7 @@ def test_a_life_from_the_shell():
         "assigned to grace: knows it",
         "incident 2 merged into it",
     ]
-    assert run("reopen", "2").stdout == "Incident 2: reopened; it is open\n"
+    assert run("reopen", "2").stdout == "Incident 2: reopened (state: open)\n"
     assert "Open: 2" in run("handover", "--since", "90d").stdout
     assert json.loads(run("handover", "--json").stdout)["schema"] == "signalbox.handover/1"
 
@@ -238,3 +246,51 @@ def test_words_that_make_no_sense_are_explained(words, why):
     with pytest.raises(SignalboxError) as refused:
         run(*words)
     assert why in str(refused.value)
+
+
+@pytest.mark.usefixtures("_three")
+def test_the_list_says_what_it_leaves_out_and_which_node_was_meant():
+    """The number of all, and the closest name of a node that an incident suspects."""
+    short = run("list", "--limit", "2")
+    assert len(short.stdout.splitlines()) == 3
+    assert short.stderr == "The newest 2 of 3; --limit N shows more.\n"
+    assert run("list", "--limit", "3").stderr == ""
+    assert run("list", "--node", "gpu-17").stdout == (
+        "No matching incidents. No incident suspects 'gpu-17'; did you mean 'gpu-017'?\n"
+    )
+    assert run("list", "--node", "gpu-017", "--state", "closed").stdout == "No matching incidents.\n"
+    assert '"7d"' in str(run_refused("list", "--since", "last week"))
+
+
+@pytest.mark.usefixtures("_three")
+def test_the_list_has_the_confirmed_cause():
+    """And what Signalbox said, where that was something else."""
+    run("close", "3", "--cause", "host_oom")
+    run("close", "2", "--cause", "unknown")
+    assert "host_oom (not gpu_fell_off_bus)" in run("list").stdout
+    assert " unknown cause " in run("list").stdout
+    run("close", "3", "--cause", "right")
+    assert " gpu_fell_off_bus " in run("list").stdout
+
+
+@pytest.mark.usefixtures("_three")
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        ("host memory", "did you mean host_oom (Host memory exhausted) or memory_leak (Memory leak)?"),
+        ("Host-Memory", "did you mean host_oom (Host memory exhausted) or memory_leak (Memory leak)?"),
+        ("host_omo", "did you mean 'host_oom'?"),
+        ("xylophone", "signalbox rules faults"),
+    ],
+)
+def test_a_class_is_found_by_the_words_of_its_title(cause, told):
+    """People know what happened, not how the class is called."""
+    assert told in run_refused("close", "3", "--cause", cause)
+
+
+def test_fault_classes_are_listed():
+    """All, or those with all the words."""
+    every, few = (CliRunner().invoke(rules_app, ["faults", *words]) for words in ((), ("host", "Memory")))
+    assert few.stdout.split()[:2] == ["host_oom", "platform"]
+    assert len(few.stdout.splitlines()) == 2 < len(every.stdout.splitlines())
+    assert CliRunner().invoke(rules_app, ["faults", "xylophone"]).exit_code == 2

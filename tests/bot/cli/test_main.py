@@ -125,10 +125,10 @@ def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
     assert signalbox("diagnose", "--each", folder, "--fail-on", "fault").status == 1
 
 
+@pytest.mark.usefixtures("known")
 @pytest.mark.parametrize("terminal", [True, False])
-def test_each_bundle_gets_its_cause_and_the_decision(tmp_path, cache, known, monkeypatch, capsys, terminal):
+def test_each_bundle_gets_its_cause_and_the_decision(tmp_path, cache, monkeypatch, capsys, terminal):
     """Also in a pipe: `| less` and a CI log are for people, and programs ask for JSON."""
-    del known
     monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
     shutil.copytree(KILLED, tmp_path / "many" / "b-killed")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
