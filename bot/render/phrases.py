@@ -250,6 +250,15 @@ def _reason(group: Sequence[Suspect]) -> str:
 _LABELS = {WAITING: "Waiting", REPORTED: "Seen by"}
 REMEMBERED = "From past runs (hints only):"
 MISSING = "Missing evidence:"
+INCOMPLETE = "Missing or incomplete evidence:"
+_EXCEPTED = "rule_excepted"
+_READ = frozenset(
+    (
+        "clocks_apart", "dump_cut", "dump_duplicate", "dump_partial", "dump_rank_contradicted", "dump_version_unknown",
+        "group_unreadable", "groups_inferred", "lines_only_counted", "metric_coarse", "metric_holes", "metric_partial",
+        "metric_points_left_out", "metric_series_left_out", "metric_times", "metric_unit", "p2p_not_recorded",
+    )
+)  # codes of gaps in evidence that was read  # fmt: skip
 _MISSING_NAMED = 4
 _SOURCES = {"kernel": "kernel log", "flight_recorder": "Flight Recorder"}
 
@@ -294,7 +303,8 @@ def missing(gap: Gap) -> str:
     scope = f" ({gap.scope})" if gap.scope else ""
     amount = f", {gap.got} of {gap.asked}" if gap.got and gap.asked else ""
     effect = f"; cannot tell: {gap.rules_out}" if gap.rules_out else ""
-    return f"{gap.source}{scope}: {gap.reason}{amount}{effect}"
+    read = "read, but " if gap.code in _READ else ""
+    return f"{gap.source}{scope}: {read}{gap.reason}{amount}{effect}"
 
 
 def _source_name(source: str) -> str:
@@ -303,12 +313,30 @@ def _source_name(source: str) -> str:
     return "processes" if name.replace(",", "").isdigit() else _SOURCES.get(name, name)
 
 
+def missing_heading(gaps: Sequence[Gap]) -> str:
+    """Return the heading of the list of all gaps: some are of evidence that was read, or that the site leaves out."""
+    return INCOMPLETE if any(gap.code in _READ or gap.code == _EXCEPTED for gap in gaps) else MISSING
+
+
 def missing_in_short(report: Report) -> str:
-    """Return one line for all missing evidence: the sources that miss something, and how many rules were skipped."""
-    sources = Counter(_source_name(gap.source) for gap in report.gaps)
-    names = few([f"{name} ({count})" if count > 1 else name for name, count in sources.items()], limit=_MISSING_NAMED)
+    """Return one line for all gaps: what is missing, with the number of rules skipped, what was read in part, what the site excepts."""
+    absent = [gap for gap in report.gaps if gap.code not in _READ and gap.code != _EXCEPTED]
     skipped = f"{many(len(report.not_evaluated), 'rule')} skipped" if report.not_evaluated else ""
-    return "; ".join(part for part in (names, skipped) if part)
+    missing = "; ".join(part for part in (_sources_of(absent), skipped) if part)
+    partly = _sources_of([gap for gap in report.gaps if gap.code in _READ])
+    excepted = few(list(dict.fromkeys(gap.source for gap in report.gaps if gap.code == _EXCEPTED)))
+    parts = (
+        f"{MISSING} {missing} (-v says what it would show)" if missing else "",
+        f"Read with limits: {partly} (-v says which)" if partly else "",
+        f"Excepted by your site: {excepted}" if excepted else "",
+    )
+    return ". ".join(part for part in parts if part)
+
+
+def _sources_of(gaps: Sequence[Gap]) -> str:
+    """Return the sources of gaps, each with the number of its gaps if it has several."""
+    sources = Counter(_source_name(gap.source) for gap in gaps)
+    return few([f"{name} ({count})" if count > 1 else name for name, count in sources.items()], limit=_MISSING_NAMED)
 
 
 def not_judged(rules: Sequence[NotEvaluated], limit: int | None) -> str:

@@ -383,12 +383,11 @@ def _missing(page: TextPage, report: Report) -> None:
         if page.verbose or report.verdict == "insufficient_evidence":
             _all_missing(page, report)
         else:
-            short = phrases.missing_in_short(report)
-            page.text(f"{phrases.MISSING} {short} (-v says what it would show)", "quiet", hang=2)
+            page.text(phrases.missing_in_short(report), "quiet", hang=2)
 
 
 def _all_missing(page: TextPage, report: Report) -> None:
-    page.text(phrases.MISSING, "title")
+    page.text(phrases.missing_heading(report.gaps), "title")
     page.listed(phrases.folded(report.gaps))
     unjudged = phrases.not_judged(report.not_evaluated, None if page.verbose else LISTED)
     if unjudged:

@@ -25,6 +25,7 @@ from kb.precedents.signature import FaultLibrary, SimilarIncident, Words, signat
 from kb.report import Alike, Memory, Recalled, Report
 
 WEEK = 7.0  # days
+SURE = 0.6  # similarity below which an incident tells nothing new beside a likely cause
 MOST_NODES = 5  # maximum number reported
 MOST_NUMBERS = 8  # incidents named in a sentence
 MOST_SHARED = 4
@@ -56,7 +57,7 @@ def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
     """The report with what is remembered of other runs, under another id: that of both together."""
     if report.verdict in NOT_FAILED:
         return report
-    alike = tuple(_alike(similar_incident, past) for similar_incident in past.library.alike(signature_of(report)))
+    alike = tuple(_alike(item, past) for item in past.library.alike(signature_of(report)) if _is_telling(item, report))
     sections = (
         *_barred(past.history),
         *_same_data(report, evidence, past.history.tries),
@@ -70,6 +71,12 @@ def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
         return report
     number = sha256(repr((report.id, memory)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return replace(report, id=number, memory=memory, summary=_summary(report, alike))
+
+
+def _is_telling(item: SimilarIncident, report: Report) -> bool:
+    """Whether a similar incident is worth a line: beside a likely cause, a faint likeness is noise."""
+    certain = report.verdict == "fault" and bool(report.diagnoses) and report.diagnoses[0].band == "likely"
+    return item.similarity >= SURE or not certain
 
 
 def _summary(report: Report, alike: Sequence[Alike]) -> str:

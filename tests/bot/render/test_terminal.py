@@ -19,6 +19,7 @@ from bot.render.hyperlinks import shows_links
 from bot.render.terminal import lines, plain, render, show
 from bot.render.text_format import shown
 from bot.render.text_page import Reading
+from kb.model import Gap
 from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, RemedyStep, StackBranch, Suspect, ranges
 from tests.support.bot_samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
@@ -553,3 +554,22 @@ def test_a_change_of_the_job_itself_has_no_warning(grade, command, told):
     page = plain(replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], remediation=(step,)),)))
 
     assert f"   Do first   {told}\n" in page
+
+
+def test_what_was_read_and_what_the_site_excepts_is_not_called_missing():
+    """A dump that was read with less in it is there; a rule that the site excepts cannot be added."""
+    gaps = (
+        Gap("no_kernel_log", "kernel", "no kernel log was collected"),
+        Gap("groups_inferred", "flight_recorder", "the members were inferred", scope="job"),
+        Gap("rule_excepted", "nvidia-xid", "excepted by the site until 2026-12-05: soak test"),
+    )
+    told = {count: plain(replace(FALLEN_GPU, gaps=gaps[count:], not_evaluated=())) for count in (0, 1)}
+
+    assert "Read with limits: flight_recorder (-v says which). Excepted by your site: nvidia-xid" in told[1].replace(
+        "\n  ", " "
+    ).replace("Flight Recorder", "flight_recorder")
+    assert "Missing evidence: kernel log (-v says what it would show)." in told[0]
+    assert "Missing evidence:" not in told[1]
+    verbose = plain(replace(FALLEN_GPU, gaps=gaps), reading=ALL)
+    assert "\nMissing or incomplete evidence:\n" in verbose
+    assert "   - flight_recorder (job): read, but the members were inferred\n" in verbose

@@ -15,7 +15,7 @@ from kb.precedents.advice_outcomes import AdviceStep
 from kb.precedents.history import EarlierIncident, history_of, with_attempts
 from kb.precedents.incident_trace import FaultPlace, IncidentTrace, trace_of
 from kb.precedents.phrases import sentences
-from kb.precedents.report_section import Precedents, remembered
+from kb.precedents.report_section import SURE, Precedents, remembered
 from kb.precedents.signature import FaultLibrary
 from kb.report import Decision, Diagnosis, Exclusion, GpuRef, Progress, Report, Suspect, Versions
 from kb.scanning.summary import StreamSummary, series_of
@@ -217,6 +217,26 @@ def test_where_a_rule_knows_it_a_likeness_changes_nothing_but_the_hint() -> None
     found = remembered(one, Evidence(), past(library=FaultLibrary([known(42, LOST)])))
     assert (found.diagnoses, found.decision, found.summary) == (one.diagnoses, one.decision, one.summary)
     assert [each.incident for each in found.memory.alike] == [42]
+
+
+def test_a_faint_likeness_is_told_only_where_the_cause_is_not_clear() -> None:
+    """A third of the words of another incident say nothing beside a likely cause."""
+    theirs = "safetensors_rust.SafetensorError: I/O error: No space left on device (os error 28)"
+    library = FaultLibrary(
+        [known(42, theirs, "Trainer.save_model failed after the last step", "wandb: run stopped early")]
+    )
+    told = {
+        band: remembered(
+            replace(one, diagnoses=tuple(replace(item, band=band) for item in one.diagnoses)),  # type: ignore[arg-type]
+            Evidence(),
+            past(library=library),
+        ).memory.alike
+        for one in [report("OSError: [Errno 28] No space left on device: '/tmp/md.step-400.ckpt'", verdict="fault")]
+        for band in ("likely", "possible")
+    }
+    (faint,) = told["possible"]
+    assert faint.similarity < SURE
+    assert told["likely"] == ()
 
 
 def test_a_run_in_which_nothing_failed_is_reported_nothing() -> None:
