@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.context.attempt import goes_on, of_attempt, starts_after
-from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, worded
+from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, neighbours, worded
 from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.endings import end_gaps, end_summary
@@ -201,6 +201,8 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     asked = asked_for(ranked.best)
     known = circumstances(asked, run, suspects, (stage, step), state, speakers=ranked.best.ranks)
     known = {**known, **_first_place(ranked.best, layout.facts, asked)}
+    if "neighbours" in asked and (near := neighbours(suspects, layout.places.node_of, layout.places.ranks)):
+        known = {**known, "neighbours": near}
     return _Told(worded(ranked, known), quoted, suspects, stage, step)
 
 

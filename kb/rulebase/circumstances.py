@@ -30,6 +30,7 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
 }
 OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "peers": ("yes",),
+    "neighbours": (),  # the ranks on the node of a single suspected rank that are not suspects, such as "ranks 1-3"
     "suspect": (),  # the ranks that are accused, such as "rank 2"
     "stage": get_args(Stage),
     "phase": get_args(Phase),

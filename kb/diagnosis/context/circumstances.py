@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -82,6 +82,16 @@ def _accused(suspects: Sequence[Suspect], speakers: AbstractSet[int]) -> str:
     if not speakers.isdisjoint(ranks):
         return ""
     return f"rank{'' if len(ranks) == 1 else 's'} {ranges(ranks)}" if ranks else ""
+
+
+def neighbours(suspects: Sequence[Suspect], node_of: Callable[[int], str | None], ranks: Iterable[int]) -> str:
+    """Return the ranks that share the node of a single suspected rank and are not suspects; empty if there are none."""
+    accused = {item.rank for item in suspects}
+    first = suspects[0] if len(suspects) == 1 else None
+    if first is None or first.rank is None or first.node is None:
+        return ""
+    near = sorted(rank for rank in ranks if rank not in accused and node_of(rank) == first.node)
+    return f"rank{'' if len(near) == 1 else 's'} {ranges(near)}" if near else ""
 
 
 def worded(ranked: Ranked, known: Mapping[str, str]) -> Ranked:
