@@ -12,7 +12,7 @@ from connectors.base.untrusted import read
 from kb.errors import Fault, UnreadableInput
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
-from kb.rulebase.lint import MATCH_TESTS, SILENT_TESTS, TITLE
+from kb.rulebase.lint import MATCH_TESTS, SILENT_TESTS, TITLE, UNWRITTEN
 from kb.rulebase.rule import Rule
 from kb.rulebase.rulebook import load
 
@@ -95,8 +95,8 @@ role: {_word(wish.role)}
 status: draft
 severity: medium
 summary: {_quoted(f"{title}[? (rank {{rank}})] on {{node}}.")}
-cause: Not known yet.
-impact: Not known yet.
+cause: {UNWRITTEN}
+impact: {UNWRITTEN}
 match:
   line:
     regex: {_quoted(_regex(wish))}

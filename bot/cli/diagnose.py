@@ -268,6 +268,8 @@ def _deliver(
     print_answer(
         known, answer, as_json=options.as_json, verbose=options.verbose, consoles=memory.consoles(answer.report)
     )
+    if answer.report.verdict == "no_match" and sys.stdout.isatty() and not (options.as_json or options.verbose):
+        say("Once you know the cause: -v has a `signalbox rules new` command that makes a rule of it.")
     if options.picture is not None:
         _draw(answer, options.picture)
     kept = _attachments(answer) if options.html is not None or memory.on else {}

@@ -18,7 +18,7 @@ _COLUMNS = (
     Column("ID", right=True),
     Column("AGE", right=True),
     Column("STATE"),
-    Column("GPU-H", right=True),
+    Column("REDO GPU-H", right=True),
     Column("CAUSE", cut=True),
     Column("NODE", cut=True),
     Column("JOB", cut=True),

@@ -240,6 +240,7 @@ class Screen:
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out, self._as_json = out, as_json
         self._line = None if as_json else progress_line(out)
+        self._told_fault = False
 
     def tell(self, news: WatchEvent) -> None:
         """Show one event."""
@@ -248,7 +249,10 @@ class Screen:
             self._json({"event": news.event, "time": iso(news.time), "text": news.text, **news.fields})
         elif news.event == "votes" and self._line is not None:
             self._line.draw(f"{_clock(news)} {shown(news.text)}")
+        elif news.event == "called" and news.fields.get("called") == "fatal" and self._told_fault:
+            pass  # the fault is announced already, and the answer follows
         elif news.event != "votes" or news.fields.get("changed"):
+            self._told_fault = self._told_fault or news.event == "fault"
             if self._line is not None:
                 self._line.erase()
             mark = f"{news.event.upper()}: " if news.event in _LOUD else ""
@@ -283,7 +287,7 @@ class Screen:
                 show(outcome.answer.report, Reading(heat=outcome.answer.heat()))
             if folder:
                 self._out.write(
-                    f"\nThe evidence is in {shown(folder)}. To diagnose it again: `signalbox diagnose --bundle {shown(folder)}`.\n"
+                    f"\nThe evidence is in {shown(folder)}. It is not stored as an incident; `signalbox diagnose --bundle {shown(folder)}` stores it.\n"
                 )
         self._out.flush()
 

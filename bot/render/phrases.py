@@ -182,8 +182,9 @@ GRADES = {
 
 
 def grade(step: RemedyStep) -> str:
-    """Return the risk of a step of the remedy; empty for a change of this job only, which shows no command to run."""
-    return "" if step.grade == "safe" and not step.command else f"({GRADES.get(step.grade, step.grade)})"
+    """Return the risk of a step of the remedy; empty for a change of this job without a command, and for our own commands."""
+    harmless = step.grade == "safe" and (not step.command or step.command.startswith("signalbox "))
+    return "" if harmless else f"({GRADES.get(step.grade, step.grade)})"
 
 
 # --- who -------------------------------------------------------------------------------------------------------------

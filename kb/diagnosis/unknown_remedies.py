@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from kb.diagnosis.first_unexplained import Unexplained
@@ -10,9 +11,12 @@ from kb.parsers.logs.error_lines import message_of
 from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import RemediationStep
 
+_LEARN = "Once you know the cause, make a rule of it for your site, so that the next run is explained at once. `signalbox rules faults` lists the fault classes."
+_NEW_RULE = "signalbox rules new my-rule --site site --family site --fault {nearest|unknown} --title 'What happened' --regex {regex} --log {source}"
 SEARCHED = 60  # number of characters of the line to search for
 # A piece between two matches needs no escapes and is not a value that masking hides.
 _MARKS = lazy_compile(r"[:=\"'{}\[\]\\]")
+_DIGITS = lazy_compile(r"\d+")
 _LIBRARY = lazy_compile(r"(?:site|dist)-packages/|/lib/python3|^<")
 _FRAME = lazy_compile(
     r"(?P<folder>(?:[^:\n]*/)?)(?P<file>[^:/\n]{1,200}):(?P<number>\d{1,9}) in (?P<function>.{1,200})"
@@ -23,10 +27,12 @@ def words_of(found: Unexplained, where: str, source: str, near: Sequence[NearFau
     """Return the values for the holes in the steps' texts. `where` is the rank or node, `source` the path of the log."""
     event = found.event
     frame = None if _LIBRARY.search(event.frame) else _FRAME.fullmatch(event.frame)
+    searched = max(_MARKS.split(message_of(event.line)), key=len).strip()[:SEARCHED].strip()
     known = {
         "where": where,
         "source": source,
-        "searched": max(_MARKS.split(message_of(event.line)), key=len).strip()[:SEARCHED].strip(),
+        "searched": searched,
+        "regex": _regex_of(searched),
         "raised": event.name if event.kind == "exception" else "",
         "folder": (frame["folder"].rstrip("/") or ("/" if frame["folder"] else ".")) if frame else "",
         "file": frame["file"] if frame else "",
@@ -37,6 +43,11 @@ def words_of(found: Unexplained, where: str, source: str, near: Sequence[NearFau
         "nearest": near[0].fault if near else "",
     }
     return {name: value for name, value in known.items() if value}
+
+
+def _regex_of(text: str) -> str:
+    """Return a regex for a piece of a line, in which numbers may differ."""
+    return _DIGITS.sub(r"\\d+", re.sub(r"\\([ -])", r"\1", re.escape(text)))
 
 
 def steps(known: Mapping[str, str]) -> Iterator[RemediationStep]:
@@ -51,22 +62,25 @@ def steps(known: Mapping[str, str]) -> Iterator[RemediationStep]:
         yield _step("run_check", text, "signalbox rules list --fault {nearest}")
     text = "If the lines do not explain it, collect the full log and the exit status of {where}, and the kernel log of its node."
     yield _step("collect_evidence", text, "dmesg -T | tail -n 200")
+    if command is not None:
+        yield RemediationStep("fix_code", _LEARN, "safe", command=_NEW_RULE)
 
 
 def _question(known: Mapping[str, str]) -> RemediationStep:
     """Return a question for someone who knows the program, if the event names a place in the code to ask about."""
     if "file" in known:
-        text = "Ask who wrote {function} ({file}, line {number}) when it [?raises {raised}]"
-        text = text if "raised" in known else "Ask who wrote {function} ({file}, line {number}) when it fails there"
+        fails = "raise {raised}" if "raised" in known else "fail there"
         return _step(
             "run_check",
-            text + ", and what changed there since the last good run.",
+            f"Ask the author of {{function}} ({{file}}, line {{number}}) what can make it {fails}, and what changed there since the last good run.",
             "git -C {folder} log -n 5 --oneline -- {file}",
         )
     if "status" in known:
-        text = "Ask who wrote the program what exit status {status} means, and what changed since the last good run."
+        text = (
+            "Ask the author of the program what exit status {status} means, and what changed since the last good run."
+        )
         return _step("run_check", text, 'grep -rnE "exit\\(" --include=*.py .')
-    text = "Ask who wrote the program when it prints this line, and what changed in code, data and settings since the last good run."
+    text = "Ask the author of the program when it prints this line, and what changed in code, data and settings since the last good run."
     return _step("run_check", text, "git log -n 5 --oneline")
 
 

@@ -18,7 +18,7 @@ DEFINITIONS: Mapping[str, str] = {
     "gpu_hours": (
         "GPUs of the job times the time lost, including failures merged into it. The time lost is taken from the close-out or, without one, is the sum of the known times of detection, scheduling, "
         "initialisation and recomputation. Unknown times count as nothing, so sums are lower bounds; n is the number of failures "
-        "with a known time."
+        "with a known time. A report and the list of incidents show a smaller figure: only the steps to repeat."
     ),
     "ran_well": (
         "Jobs of the week that Signalbox saw end as somebody wanted, completed or stopped on purpose: GPUs times the time from the "

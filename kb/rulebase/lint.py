@@ -20,6 +20,7 @@ from kb.rulebase.texts import gaps
 MATCH_TESTS = 2
 SILENT_TESTS = 1
 TITLE = 80
+UNWRITTEN = "Not known yet."  # of a scaffold
 _LINK = re.compile(
     r"incident:[0-9]{1,18}\Z|https?://[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]{2,}(?::[0-9]{1,5})?(?:[/?#][!-~]*)?\Z"
 )
@@ -30,6 +31,8 @@ def lint(
     tests: Mapping[str, Sequence[str]],
     positions: Positions | None = None,
     empty: Mapping[str, Collection[str]] | None = None,
+    *,
+    own: Collection[str] = (),
 ) -> tuple[Fault, ...]:
     """Check all rules.
 
@@ -38,13 +41,16 @@ def lint(
         tests: rule id → names of its tests, relative to its folder ("match/a.log", "silent/b/rank-0.log").
         positions: the places of the rules' parts (`Loaded.positions`); without them, faults are reported at line 1.
         empty: rule id → its tests that contain no text.
+        own: ids of a site's own rules, which need no public page and fewer tests (`recommended` has advice for them).
     """
     places = positions or Positions()
     found: list[Fault] = []
     for rule in rulebook.rules:
-        found += _texts(rule, places)
+        found += _texts(rule, places, referenced=rule.id not in own)
+        found += () if rule.id in own else _unwritten(rule, places)
         found += _holes(rule, places)
-        found += _tests(rule, places, tests.get(rule.id, ()), (empty or {}).get(rule.id, ()))
+        found += () if rule.id in own else _tests(rule, places, tests.get(rule.id, ()))
+        found += _empty_tests(rule, places, (empty or {}).get(rule.id, ()))
         excepted = [item.condition for item in rule.not_when]
         excepted += [site_exception.condition for site_exception in rule.site if site_exception.condition is not None]
         used = names(rule.when).union(*(names(item) for item in excepted))
@@ -62,7 +68,28 @@ def lint(
     return tuple(sorted(set(found)))
 
 
-def _texts(rule: Rule, places: Positions) -> Iterator[Fault]:
+def recommended(
+    rulebook: Rulebook, tests: Mapping[str, Sequence[str]], positions: Positions, own: Collection[str]
+) -> tuple[Fault, ...]:
+    """Advice for a site's own rules: they work as they are. `tests`, `positions`: as for `lint`; `own`: their ids."""
+    found: list[Fault] = []
+    for rule in rulebook.rules:
+        if rule.id in own:
+            found += _tests(rule, positions, tests.get(rule.id, ()))
+            found += _unwritten(rule, positions)
+    return tuple(sorted(found))
+
+
+def _unwritten(rule: Rule, places: Positions) -> Iterator[Fault]:
+    """Yield a fault for each text of an active rule that is still the scaffold's."""
+    for name in PROSE if rule.status not in ("draft", "deprecated") else ():
+        if getattr(rule, name) == UNWRITTEN:
+            yield places.fault(
+                rule, name, f"{name} is still {UNWRITTEN!r}", "write what you know, for whoever reads the answer"
+            )
+
+
+def _texts(rule: Rule, places: Positions, *, referenced: bool = True) -> Iterator[Fault]:
     if len(rule.title) > TITLE:
         yield places.fault(rule, "title", f"the title has {len(rule.title)} characters, more than {TITLE}")
     rows = tuple(rule.table.rows.items()) if rule.table else ()
@@ -77,7 +104,7 @@ def _texts(rule: Rule, places: Positions) -> Iterator[Fault]:
         return
     if not rule.remediation and not (rows and all(row.remediation or row.ignore for _, row in rows)):
         yield places.fault(rule, "remediation", "no remediation", "add what a person can do now")
-    if not rule.references:
+    if not rule.references and referenced:
         yield places.fault(rule, "references", "no reference", "add a public page that supports the rule")
     for index, reference in enumerate(rule.references):
         if _LINK.match(reference.url) is None:
@@ -108,7 +135,7 @@ def _holes(rule: Rule, places: Positions) -> Iterator[Fault]:
                 yield places.fault(rule, path + name, f"{{{hole}}} may be unknown", hint)
 
 
-def _tests(rule: Rule, places: Positions, given: Sequence[str], empty: Collection[str]) -> Iterator[Fault]:
+def _tests(rule: Rule, places: Positions, given: Sequence[str]) -> Iterator[Fault]:
     if rule.status == "deprecated":
         return
     for folder, least in (("match", MATCH_TESTS), ("silent", SILENT_TESTS)):
@@ -116,7 +143,10 @@ def _tests(rule: Rule, places: Positions, given: Sequence[str], empty: Collectio
         have = {tuple(parts[:2]) for name in given if (parts := name.split("/"))[0] == folder and len(parts) > 1}
         if len(have) < least:
             yield places.fault(rule, "id", f"{len(have)} of at least {least} tests under {folder}/")
-    for name in sorted(empty):
+
+
+def _empty_tests(rule: Rule, places: Positions, empty: Collection[str]) -> Iterator[Fault]:
+    for name in sorted(empty) if rule.status != "deprecated" else ():
         yield places.fault(rule, "id", f"test {name[:100]} is empty")
 
 

@@ -45,7 +45,10 @@ def list_incidents(
         bool, typer.Option("--private", help="Include what people in Slack asked for privately.")
     ] = False,
 ) -> None:
-    """List the latest incidents, one per line; with --json, one object per line."""
+    """List the latest incidents, newest first, one per line; with --json, one object per line.
+
+    REDO GPU-H: GPU-hours of the steps to repeat. The digest's GPU-hours lost also count the time until the job ran again.
+    """
     from bot.cli.incident_rows import begin, listed, none_found
     from bot.incidents.names import names
     from bot.incidents.resolution import confirmed

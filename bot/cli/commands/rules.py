@@ -11,7 +11,6 @@ from bot.cli.console import refuse, say, say_page, say_table
 from bot.cli.options import RulesFolder, SiteFolder
 from bot.cli.rules.faults import list_faults
 from bot.cli.rules.loading import load_rule_base, load_valid, reported_errors, rule_named
-from kb.errors import Fault, RuleError
 
 if TYPE_CHECKING:
     pass
@@ -77,32 +76,10 @@ def lint(
     rules: RulesFolder = None,
     site: SiteFolder = None,
 ) -> None:
-    """Report all errors in the rule files and the site's overlay, with file, line and column."""
-    from bot.authoring.selftest import detector_faults, empty, names_of, tests_of
-    from bot.rulebase.loader import default_folder, read_files, site_files, today
-    from kb.plugin import wanted
-    from kb.rulebase.lint import lint as lint_rules
-    from kb.rulebase.rulebook import load
-    from kb.scanning.rule_costs import costly
+    """Report all errors in the rule files and the site's overlay, with file, line and column, and advice for the site's rules."""
+    from bot.cli.rules.lint import lint_all
 
-    folder = rules or default_folder()
-    files, unread = read_files(folder)
-    overlay, more = site_files(site)
-    try:
-        loaded = load(files, overlay, today())
-    except RuleError as error:  # no rule can be read without the vocabulary
-        say(str(error))
-        raise typer.Exit(1) from error
-    tests = tests_of(folder, loaded.rulebook.rules)
-    found = {*unread, *more, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
-    found.update(costly(loaded.rulebook, loaded.positions))
-    if wanted(loaded.rulebook.rules):
-        found.update(detector_faults(load_rule_base(rules, site), tests, loaded.positions))
-    faults = [*sorted(found), *(Fault(str(test.path), 1, 1, "the test log is empty") for test in tests if empty(test))]
-    for fault in faults:
-        say(str(fault))
-    say(f"{len(loaded.rulebook.rules)} rules, {len(tests)} tests, {len(faults)} faults", err=True)
-    raise typer.Exit(1 if faults else 0)
+    raise typer.Exit(lint_all(rules, site))
 
 
 @app.command("test")

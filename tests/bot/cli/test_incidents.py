@@ -66,9 +66,9 @@ def test_the_list_is_a_line_an_incident_under_a_header(monkeypatch):
     """Number, age, state, lost GPU-hours, cause, node and job, newest first; the assignee where there is one."""
     monkeypatch.setattr("bot.cli.commands.incidents.datetime", Clock)
     expected = """\
-ID  AGE  STATE  GPU-H  CAUSE             NODE     JOB
- 3   1d  open     9.6  gpu_fell_off_bus  gpu-017  llm-70b
- 2   1d  open       ?  unknown cause     -        vision-pretrain
+ID  AGE  STATE  REDO GPU-H  CAUSE             NODE     JOB
+ 3   1d  open          9.6  gpu_fell_off_bus  gpu-017  llm-70b
+ 2   1d  open            ?  unknown cause     -        vision-pretrain
 """
     assert run("list", "--limit", "2").stdout == expected
     run("assign", "3", "grace")

@@ -442,6 +442,17 @@ def test_a_terminal_has_one_line_that_changes_and_elsewhere_only_changes_are_sho
     assert "\x1b[2J" not in live.getvalue() + plain.getvalue()
 
 
+def test_a_fault_is_announced_once():
+    """The call of a fault that was announced adds nothing; that of a hang does."""
+    out = io.StringIO()
+    screen = Screen(out, as_json=False)
+    screen.tell(news("fault", "rank 1: ECC error"))
+    screen.tell(WatchEvent("called", START, "fatal: rank 1: ECC error", {"called": "fatal"}))
+    screen.tell(WatchEvent("called", START, "hang: silence", {"called": "hang"}))
+    assert out.getvalue().count("ECC error") == 1
+    assert "CALLED: hang: silence" in out.getvalue()
+
+
 def test_json_is_one_object_a_line(known, tmp_path):
     """Every news and the report are lines of JSON."""
     ran = watched(known, Job(tmp_path / "logs", hangs_at=START + 40), tmp_path / "kept")

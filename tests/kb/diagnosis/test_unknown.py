@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import replace
 
 from kb.diagnosis.engine import diagnose
@@ -77,10 +79,10 @@ def test_the_steps_name_the_place_in_the_code() -> None:
     steps = report(RAISED + LOST).diagnoses[0].remediation
     asked = next(item for item in steps if item.text.startswith("Ask"))
     assert asked.text == (
-        "Ask who wrote open_gate (gates.py, line 13) when it raises GateStuck, and what changed there since the last good run."
+        "Ask the author of open_gate (gates.py, line 13) what can make it raise GateStuck, and what changed there since the last good run."
     )
     assert asked.command == "git -C /home/user/lm log -n 5 --oneline -- gates.py"
-    assert {item.grade for item in steps} == {"look"}
+    assert [item.grade for item in steps] == ["look", "look", "look", "safe"]
     assert all(item.command for item in steps)
 
 
@@ -89,6 +91,18 @@ def test_the_search_quotes_what_the_log_says() -> None:
     text = "[rank2]: CRITICAL census $(reboot); `reboot` was not reached\n"
     search = report(text + LOST).diagnoses[0].remediation[0].command
     assert search == "grep -n -B 40 -F -- 'CRITICAL census $(reboot); `reboot` was not reached' logs/train.log"
+
+
+def test_a_rule_for_it_can_be_made_with_one_command() -> None:
+    """The numbers of its line may differ, and the shell reads the regex as it stands."""
+    text = "[rank2]: CRITICAL census of 81 (rooms) was not reached\n"
+    last = report(text + LOST).diagnoses[0].remediation[-1]
+    assert last.command is not None
+    words = shlex.split(last.command)
+    regex = words[words.index("--regex") + 1]
+    assert re.search(regex, "CRITICAL census of 7 (rooms) was not reached")
+    assert words[:3] == ["signalbox", "rules", "new"]
+    assert last.grade == "safe"
 
 
 def test_braces_of_a_line_are_no_holes() -> None:

@@ -7,7 +7,7 @@ from typing import Any as AnyType
 
 import pytest
 
-from kb.rulebase.lint import lint
+from kb.rulebase.lint import lint, recommended
 from kb.rulebase.rule import (
     ActionWord,
     Any,
@@ -232,3 +232,25 @@ def test_faults_stand_where_the_part_stands() -> None:
     found = [str(fault) for fault in lint(book(rule), TESTS, places)]
     assert found[0].startswith("host/fan-stopped/rule.yaml:1:1: no reference")
     assert found[1].startswith("host/fan-stopped/rule.yaml:14:12: pattern 'fan'")
+
+
+def test_a_rule_of_a_site_needs_no_public_page_and_tests_are_advice() -> None:
+    """It works as it is; what would make it better is told apart from what is wrong."""
+    rule = dataclasses.replace(RULE, references=(), cause="Not known yet.")
+    given = {rule.id: ["match/a.log"]}
+
+    assert lint(book(rule), given, own={rule.id}) == ()
+    told = [fault.message for fault in recommended(book(rule), given, Positions(), {rule.id})]
+    assert told == [
+        "0 of at least 1 tests under silent/",
+        "1 of at least 2 tests under match/",
+        "cause is still 'Not known yet.'",
+    ]
+    assert recommended(book(rule), given, Positions(), set()) == ()
+
+
+def test_an_active_rule_of_the_base_has_a_cause() -> None:
+    """The scaffold's words are no cause; a draft may have them."""
+    unwritten = dataclasses.replace(RULE, cause="Not known yet.")
+    assert any("cause is still" in told for told in messages_for(unwritten))
+    assert messages_for(dataclasses.replace(unwritten, status="draft")) == []
