@@ -17,6 +17,7 @@ from connectors.base.bundle_layout import NO_LOG_FILES, NOT_LOGS, NOT_READ
 from connectors.base.decompress import Decompressor, compression_of, is_binary
 from connectors.base.filenames import ARCHIVE, ATTEMPT, NO_LOG, TREE, name_hints
 from connectors.base.untrusted import is_within, opened, what
+from connectors.bundles.numbered_files import with_numbers
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
 from kb.values import dataclass
@@ -62,7 +63,7 @@ def discover(paths: Sequence[Path], *, bundle: bool = False, within: Path | None
             if ref is not None:
                 streams.append(ref)
     streams.sort(key=lambda ref: _natural(ref.uri))
-    return DiscoveredStreams(tuple(_last_attempts(_tree_ranks(streams), gaps)), tuple(gaps))
+    return DiscoveredStreams(tuple(_last_attempts(with_numbers(_tree_ranks(streams)), gaps)), tuple(gaps))
 
 
 def _is_folder(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """Parses the prefixes that launchers, collectors and loggers put before a message, and the process they identify.
 
-`[rank3]:` is the global rank, in any of its spellings; `[default5]:` and `[host1:5]` name the local rank; `12: `
+`[rank3]:` is the global rank, in any of its spellings; `[default5]:`, `[GPU5]` and `[host1:5]` name the local rank; `12: `
 (srun -l) is a task id, taken as the rank. Levels and module names stay with the message, unless they share a bracket
 with a timestamp (glog, NeMo, HF). `[Rank 5]` in c10d's own messages is the rank in a process group and stays, too.
 """
@@ -38,7 +38,7 @@ _NOTHING = Prefix()
 # The start of a line with a prefix; most lines have none and are skipped here. A level in brackets is none.
 _GATE = lazy_compile(
     rb"(?!\[[A-Z]{1,12}\])[\x1b\[(<\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\||/\d{1,4} \[| [a-z][\w-]{0,40} \[)"
-    rb"|(?:[Rr]ank|RANK)[ =_-]?\d"
+    rb"|[a-z]\w{0,40}(?:\.[\w-]{1,40}){2,8} \d{1,6}: |(?:[Rr]ank|RANK)[ =_-]?\d|process_index="
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 )
 # Words that look like host names but are not: programs, and counters of a run.
@@ -52,11 +52,11 @@ _BAR = lazy_compile(
     rb"[^\n]{0,400}?(?:it/s|s/it)[^\]\n]{0,300}\] ?(?=\[(?:rank|default|\d{4}-)|\([\w ]{1,60}pid=|Traceback \()"
 )
 # what must follow a form that ordinary text has, too
-_THEN_RANK = rb"(?=\[(?:rank|default)[ =:_]?\d)"
+_THEN_RANK = rb"(?=\[(?:rank|default)[ =:_]?\d|\[\d{1,3}\]:)"
 # the words of c10d's watchdog, whose `[Rank 5]` counts within a process group
 _OF_GROUP = rb"(?!:? ?(?:[Ww]atchdog|NCCL|Found|Timeout|Some|First|Last|Received|Observed|Exception|Heartbeat|Rank \d))"
 _RANK = (
-    rb"(?:(?:global|world|GLOBAL|WORLD)[_ ])?(?:rank|RANK)(?:[ =_-]|: ?)?(?P<rank>\d{1,6})(?:/\d{1,6})?[\])>][:|]? ?"
+    rb"(?:(?:global|world|GLOBAL|WORLD)[_ ])?(?:rank|RANK)(?:[ =_-]|: ?)?(?P<rank>\d{1,6})(?:/\d{1,6})?(?:[,; |]{1,2}local_rank[ =:]\d{1,3})?[\])>][:|]? ?"
     rb"|Rank ?(?P<group_rank>\d{1,6})(?:/\d{1,6})?[\])>]" + _OF_GROUP + rb"[:|]? ?"
 )
 # Every form starts with its own class of bytes, so most forms reject a line without a prefix at once.
@@ -65,19 +65,24 @@ _PIECE = lazy_compile(
     rb"|[\[(<](?:(?:\w{1,10}=)?(?P<of_rank>(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}) ?[ /|:,] ?"
     rb"|(?:[A-Za-z]{0,8}[=:]?\d{1,6}[ ,|]){1,5})?(?:" + _RANK + rb")"
     rb"|(?:[Rr]ank|RANK)(?:: {0,3}|[ =_-])?(?P<bare_rank>\d{1,6})(?:/\d{1,6})?(?:: | {0,12}\| ?| - |> )"
-    rb"|\[(?:[Ll]ocal[_ ][Rr]ank|LOCAL_RANK)[ =:_]{0,2}(?P<local_rank>\d{1,3})\]:? ?"
+    rb"|(?:(?P<key_rank>(?:rank|RANK)=\d{1,6})(?:,? local_rank=\d{1,3}[,:]?|:)|(?P<env_rank>RANK=\d{1,6})(?! [A-Z_]{2,40}=)(?= (?:[A-Z\[]|step|epoch|iter|loss|  ))|(?P<jax_key>process_index=\d{1,6}),?) "
+    rb"|rank(?P<composer>\d{1,6})\[(?P<composer_pid>\d{1,9})\](?:\[[\w-]{1,40}\])?: ?"  # Composer's loggers
+    rb"|\((?:worker|rank|process)_(?P<in_parentheses>\d{1,6})\) ?: ?"
+    rb"|\[(?:(?:[Ll]ocal[_ ][Rr]ank|LOCAL_RANK)[ =:_]{0,2}|(?:GPU|gpu|NPU|npu|cuda|xla|hpu|xpu)[ :=#]?)(?P<local_rank>\d{1,3})\](?:\{\d{1,2}\})?:? ?"
+    rb"|\[[Rr](?P<letter>\d{1,6})\]:? ?"
     rb"|\[(?:jax )?[Pp]roc(?:ess)?(?:_index|_id)?[ =:](?P<process>\d{1,6})(?:/\d{1,6})?\]:? ?"
     rb"|\[[A-Za-z_]\w{0,30}?(?P<local>\d{1,4})\]: ?"
     rb"|\[(?P<bracket_host>(?=\w{0,63}[\d.-])[a-z][\w.-]{0,63})\] ?"
     + _THEN_RANK
     + rb"|(?P<lane>\d{1,6}) ?\| ?(?=\[(?:rank|default|\d{4}-)|\d{4}-\d\d|Traceback \()"
     rb"|\[(?P<prepended>\d{1,6})\]:? (?=Traceback \(|  File |\[rank|[A-Z]\w{2,40}(?:Error|Exception): )"
+    rb"|\[(?P<no_role>\d{1,3})\]:(?=\S|  )"  # torchrun's tee of a role without a name, as torchx starts it
     rb"|\[\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\] ?(?=\[)"
     rb"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?=(?:[Rr]ank|RANK)[ =._-]?\d{1,6} {0,12}\| )"  # foreman and its kind
     rb"|(?P<syslog><\d{1,3}>1 )(?=\d{4}-\d\d-\d\dT)"
     rb"|[IWEF]0000 00:00:(?P<epoch>\d{10}(?:\.\d{1,9})?) {1,8}\d{1,9} [^\]\n]{1,160}\] ?"
     rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\]:? ?"
-    rb"|\[(?:[\w.@-]{1,80},)?(?P<mpi>\d{1,6})\](?:\[(?P<mpi_host>[\w.-]{1,64}):(?P<mpi_pid>\d{1,9})\])?<std(?:out|err|diag)>: ?"
+    rb"|\[(?:[\w.@-]{1,80},)?(?:mpirank:)?(?P<mpi>\d{1,6})(?:,(?P<mpi_at>[\w.-]{1,64}))?\](?:\[(?P<mpi_host>[\w.-]{1,64}):(?P<mpi_pid>\d{1,9})\])?<std(?:out|err|diag)>: ?"
     rb"|\[pod/(?P<pod>[\w.-]{1,80})(?:/[\w.-]{1,80})?\] ?"
     rb"|\[ {0,7}\d{1,9}\.\d{6}\](?P<dmesg> )"
     rb"| {0,6}(?P<srun>\d{1,6}):(?:[ \t]|(?=[\r\n])|\Z)"
@@ -91,11 +96,16 @@ _PIECE = lazy_compile(
     + _THEN_RANK  # torchx: role and replica
     + rb"|(?P<stern>[a-z][a-z0-9.-]{0,80}) [a-z][\w-]{0,40} "
     + _THEN_RANK  # stern: pod and container
-    + rb"|slurm(?:step)?d-(?P<slurmd>[A-Za-z][\w.-]{0,62}): "
+    + rb"|(?P<pals_host>(?=[\w-]{0,40}\d)[a-z][\w-]{0,40}(?:\.[\w-]{1,40}){2,8}) (?P<pals>\d{1,6}): "  # mpiexec --label
+    rb"|(?P<host_of>(?=[\w.-]{0,62}\d[\w.-]{0,30}rank|localhost)[a-z][\w.-]{0,62}?)[._/-]rank[_-]?(?P<host_rank>\d{1,6})(?:: | {1,30}\| )"
+    rb"|slurm(?:step)?d-(?P<slurmd>[A-Za-z][\w.-]{0,62}): "
     rb"|(?P<host>(?!" + _NO_HOST + rb")[a-z][a-z0-9.-]{0,62}-(?:[a-z]{0,8}\d{1,6}|[a-z])(?:-[a-z0-9]{1,10})?"
     rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"
     rb"|(?:\d{1,3}\.){3}\d{1,3})(?:: | {1,30}\| )"
 )
+# the groups of a rank, which takes precedence over a task's number before it, and of such numbers
+_RANKS = ("rank", "group_rank", "bare_rank", "key_rank", "env_rank", "composer", "letter", "host_rank")
+_TASKS = ("mpi", "srun", "process", "lane", "prepended", "pals", "jax_key", "in_parentheses")
 _PLAIN_TAIL = lazy_compile(
     rb"(?:\]:? ?| - | \| |: |[ \t]|\Z|(?=[\r\n]))"
     rb"(?:std(?:out|err) [FP](?: |\Z)"
@@ -195,9 +205,10 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
     if match["syslog"]:
         return _take_rfc5424(found, match.end(), line, limit)
     rank, local, node, pid = found.rank, found.local_rank, found.node, found.pid
-    if told := match["rank"] or match["group_rank"] or match["bare_rank"]:
-        rank, node = int(told), _text(match["of_rank"]) or node
-    elif told := match["local"] or match["local_rank"]:
+    if told := next(filter(None, match.group(*_RANKS)), None):
+        rank, node = int(told.rpartition(b"=")[2]), _text(match["of_rank"] or match["host_of"]) or node
+        pid = int(match["composer_pid"]) if match["composer_pid"] else pid
+    elif told := match["local"] or match["local_rank"] or match["no_role"]:
         local = int(told)
     elif match["tee"]:  # a custom tee around torchrun: [host:local rank]
         local, node = int(match["tee_local"]), _text(match["tee"])
@@ -208,9 +219,12 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
         rank = int(told) if told and rank is None else rank
     elif match["raylet_ip"]:
         node = _text(match["raylet_ip"])
-    elif task := match["mpi"] or match["srun"] or match["process"] or match["lane"] or match["prepended"]:
-        rank = int(task) if rank is None else rank
-        node, pid = _text(match["mpi_host"]) or node, int(match["mpi_pid"]) if match["mpi_pid"] else pid
+    elif task := next(filter(None, match.group(*_TASKS)), None):
+        rank = int(task.rpartition(b"=")[2]) if rank is None else rank
+        node, pid = (
+            _text(match["mpi_host"] or match["mpi_at"] or match["pals_host"]) or node,
+            int(match["mpi_pid"]) if match["mpi_pid"] else pid,
+        )
     elif match["epoch"]:
         return Prefix(match.end(), rank, local, node, pid, float(match["epoch"]))
     else:

@@ -13,7 +13,9 @@ HEAD = 160  # bytes of a line that may name its writer
 _RANK = lazy_compile(
     rb"[\[(](?:global[_ ])?[Rr](?:ank|ANK)[ =:]{0,2}(?P<rank>\d{1,6})(?:/\d{1,6})?[\])]"
     rb"|(?: - |\| ?|(?:ERROR|CRITICAL|FATAL) {1,4})[Rr](?:ank|ANK)[ =:_]?(?P<column>\d{1,6})(?: - | ?\| |: )"
-    rb"|\b(?:DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL) {1,8}R(?P<short>\d{2,6}) "
+    rb"|\b(?:DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)(?: {1,8}R(?P<short>\d{2,6}) |:[Rr]ank[_ ]?(?P<logger>\d{1,6}):)"
+    rb"|\(PID:\d{1,9}, Device:\d{1,4}, RankID:(?P<ascend>\d{1,6})\)"
+    rb"|^(?:ts|time|level|lvl|severity)=\S{1,40} (?:[\w.]{1,30}=\S{1,60} ){0,4}(?:global_)?rank=(?P<logfmt>\d{1,6}) "
 )
 # the last of a structured line's keys and values, behind others or its logger's name: `[trainer] rank=2`, `step=3 rank=2`
 _LAST_KEY = lazy_compile(rb"(?:\]|\b\w{1,40}=[\w.+:-]{1,60}) {1,4}(?:global_)?rank=(?P<rank>\d{1,6})[ \r]{0,4}$")
@@ -29,6 +31,6 @@ def rank_told(line: bytes) -> int | None:
     """Return the rank that a line names as its writer beyond the prefixes; None if it names none."""
     found = _RANK.search(line[:HEAD])
     if found is not None:
-        return int(found["rank"] or found["column"] or found["short"])
+        return int(next(filter(None, found.groups())))
     last = _LAST_KEY.search(plain(line)) if b"rank" in line[-48:] and len(line) < _LONGEST else None
     return int(last["rank"]) if last else rank_of(line)

@@ -131,6 +131,22 @@ CASES = [
     (b"(RayTrainWorker(rank=3) pid=812, ip=10.1.0.7) oops", b"oops", {"rank": 3, "pid": 812, "node": "10.1.0.7"}),
     (b"(VllmWorker rank=3 pid=812) oops", b"oops", {"rank": 3, "pid": 812}),
     (b"(Worker pid=812, ip=10.1.0.7, actor_id=4fa) oops", b"oops", {"pid": 812, "node": "10.1.0.7"}),
+    # SageMaker, HPE's mpiexec, Composer, torchx with a role that has no name, and loggers that name the process
+    (b"[1,mpirank:3,algo-2]<stderr>:oops", b"oops", {"rank": 3, "node": "algo-2"}),
+    (b"x4501c3s2b0n1.hsn.site.gov 3: oops", b"oops", {"rank": 3, "node": "x4501c3s2b0n1.hsn.site.gov"}),
+    (b"rank3[812][MainThread]: oops", b"oops", {"rank": 3, "pid": 812}),
+    (b"trainer/0 [3]:oops", b"oops", {"local_rank": 3}),
+    (b"[3]:  File", b"  File", {"local_rank": 3}),
+    (b"node-b7-rank3: oops", b"oops", {"node": "node-b7", "rank": 3}),
+    (b"[rank=3, local_rank=1] oops", b"oops", {"rank": 3}),
+    (b"rank=3, local_rank=1: oops", b"oops", {"rank": 3}),
+    (b"RANK=3 Traceback", b"Traceback", {"rank": 3}),
+    (b"process_index=3, oops", b"oops", {"rank": 3}),
+    (b"(worker_3) : oops", b"oops", {"rank": 3}),
+    (b"[R3] oops", b"oops", {"rank": 3}),
+    (b"[GPU 3] oops", b"oops", {"local_rank": 3}),
+    (b"[cuda:3] oops", b"oops", {"local_rank": 3}),
+    (b"[xla:3]{1} oops", b"oops", {"local_rank": 3}),
     # abseil before its logger starts
     (b"E0000 00:00:1802194808.000000   4411 agent.cc:707] oops", b"oops", {"time": 1802194808.0}),
     # a progress bar without a line break after it
