@@ -31,6 +31,7 @@ from kb.facts.signals import Signal
 from kb.facts.topology import Place, Places
 from kb.model import Resource
 from kb.parsers.logs.error_lines import error_level, message_of
+from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import tail_lines
 from kb.values import dataclass
 
@@ -39,9 +40,8 @@ LINES = 5  # number of the process's own lines to quote
 CALM_AFTER_ERROR = 3  # ordinary lines that a process may print after the error that ended it
 CALM_AFTER_FATAL = 12  # likewise after an exception or a fatal line, since a program may still clean up
 FEW = 1 / 3  # share of the ranks that may print the same error; if more do, it is not one rank's own failure
-_SAYS_NOTHING = (
-    "terminate called without an active exception"  # threads left at exit, usually after the failure of another rank
-)
+# threads left at exit, usually after the failure of another rank; the header of torch_npu, which the cause follows
+_SAYS_NOTHING = lazy_compile(r"terminate called without an active exception|\) ERR\d{5} [A-Z]{2,8} call \w{2,8} api failed")
 _WORTH: Mapping[Kind, int] = {"exception": 0, "fatal": 0, "crash": 1, "error": 2, "end": 3, "exit": 3}
 _CRASHED = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})  # failures that a process causes itself
 
@@ -211,7 +211,7 @@ class _Search:
         when = event.time if event.time is not None else math.inf
         return (
             not accused,
-            _SAYS_NOTHING in event.line,
+            _SAYS_NOTHING.search(event.line) is not None,
             _WORTH[event.kind] > 1,
             when,
             event.place.rank is None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kb.parsers.logs import crashes, launchers, native_errors, process_starts, stacks
+from kb.parsers.logs import crashes, failed_ranks, launchers, native_errors, process_starts, stacks
 from kb.parsers.logs.exceptions.readers import READERS as EXCEPTION_READERS
 from kb.parsers.logs.progress.formats import FORMATS
 from kb.parsers.logs.registry import ALL_READERS
@@ -122,7 +122,9 @@ def _trigger(reader: Reader) -> ScanPattern:
 # kinds whose readers have other names than their own
 _READERS: Mapping[str, tuple[str, ...]] = {
     "elastic_failure": ("elastic_block",),
-    "launcher_exit": tuple(item.name for item in launchers.READERS if item.name not in ("slurm_end", "signal")),
+    "launcher_exit": tuple(
+        item.name for item in (*failed_ranks.READERS, *launchers.READERS) if item.name not in ("slurm_end", "signal")
+    ),
     "process_start": tuple(item.name for item in process_starts.READERS),
     "native_crash": tuple(item.name for item in (*crashes.READERS, *native_errors.READERS)),
     "stack_dump": tuple(item.name for item in stacks.READERS),

@@ -9,9 +9,10 @@ from functools import lru_cache
 
 from kb.model import StreamRef
 from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.speakers import writer
 from kb.regex.backtracking import STEPS, Budget, BudgetSpent
 from kb.regex.pattern import Found, SafePattern, compiled
-from kb.scanning.line_access import decode, line_at, line_resource, rank_of_line, time_at_or_before
+from kb.scanning.line_access import decode, filled_resource, line_at, rank_of_line, time_at_or_before
 from kb.scanning.plan import LinePattern, ScanPlan
 from kb.scanning.summary import (
     FIRST_PLACES,
@@ -96,7 +97,7 @@ class HitCollector:
             tuple((name, decode(value)[:200]) for name, value in match.groupdict().items() if value) if match else ()
         )
         time, own = (prefix.time, True) if prefix.time is not None else time_at_or_before(data, start, year)
-        who = line_resource(self._ref.resource, prefix)
+        who = filled_resource(self._ref.resource, writer(text[:1024], prefix))
         return Place(offset, _shown_part(text, at), who, time, captures, own)
 
     def collected(self, year: int | None) -> dict[str, PatternHits]:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 
 from kb.model import Resource
-from kb.parsers.logs.prefixes import MAX_BYTES, Prefix, peel
+from kb.parsers.logs.prefixes import MAX_BYTES, peel
+from kb.parsers.logs.speakers import HEAD, writer
 from kb.parsers.logs.structured import stamp_of
 from kb.parsers.logs.timestamps import find_time
+from kb.regex.lazy import lazy_compile
 
 LONGEST_STRUCTURED = 2048  # bytes of a JSON line in which its time is searched
 LONGEST_LINE = 64 * 1024
-_OF_OTHER_RANKS = (b" ", b"\x1b", *(b"[%d" % digit for digit in range(10)), b"[proc", b"[Proc", b"[jax")
+_OF_OTHER_RANKS = (
+    *(b" ", b"\x1b", *(b"[%d" % digit for digit in range(10)), b"[proc", b"[Proc", b"[jax", b"[R", b"[r"),
+    *(b"process_index=", b"(worker_", b"(process_"),
+)
+_LABEL = lazy_compile(rb"[a-z][\w.-]{1,80} \d{1,6}: ")  # of HPE's mpiexec: the host and the rank
 
 
 def owned_lines(
@@ -54,13 +60,15 @@ def owned_lines(
 
 def rank_of_line(data: bytes, start: int) -> int | None:
     """Return the rank in a line's prefix. For nearly every line, this does not require parsing the whole prefix."""
-    head = data[start : start + 96]
+    head = data[start : start + HEAD]
     if head.startswith(b"[rank"):
         number, closed, _ = head[5:12].partition(b"]")
         if closed and number.isdigit():
             return int(number)
-    if b"ank" in head or b"RANK" in head or head[:1].isdigit() or head.startswith(_OF_OTHER_RANKS):
-        return peel(data[start : start + 256]).rank
+    named = b"ank" in head or b"RANK" in head
+    if named or head[:1].isdigit() or head.startswith(_OF_OTHER_RANKS) or _LABEL.match(head):
+        prefix = peel(data[start : start + 256])
+        return writer(line_at(data, start)[:512], prefix).rank if named else prefix.rank
     return peel(line_at(data, start)[: 2 * MAX_BYTES]).rank if b"%|" in head else None
 
 
@@ -68,13 +76,6 @@ def line_at(data: bytes, start: int) -> bytes:
     """Return the line that starts here, without its end; at most `LONGEST_LINE` bytes."""
     stop = data.find(b"\n", start, start + LONGEST_LINE)
     return data[start : stop if stop >= 0 else start + LONGEST_LINE]
-
-
-def line_resource(stream: Resource, prefix: Prefix) -> Resource:
-    """Return the resource in a line's prefix, completed with the stream's."""
-    return filled_resource(
-        stream, Resource(node=prefix.node, rank=prefix.rank, local_rank=prefix.local_rank, pid=prefix.pid)
-    )
 
 
 def filled_resource(stream: Resource, line: Resource) -> Resource:

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from kb.diagnosis.conditions import by_time
 from kb.diagnosis.findings import Finding
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
 from kb.facts.topology import Place, Places
 from kb.regex.lazy import lazy_compile
@@ -36,6 +36,7 @@ _LOCAL_STATUS = frozenset({"1", "2", "4", "5", "6", "8"})  # of a work completio
 _LAUNCHER = lazy_compile(
     r"\*\*\* (?:JOB|STEP) |\b(?:srun|salloc|sbatch|slurmstepd|slurmctld|mpirun|mpiexec|pdsh@\S{1,64}): |\bORTE\b|\bPRTE\b|\(raylet\b"
 )
+_STEP_DAEMON = lazy_compile(r"^\s{0,6}\d{1,6}: slurmstepd: (?!error: \*\*\*)")
 _HOST = r"[\w][\w.-]{1,63}"
 _NUMBERED = r"(?=[\w.-]{0,60}[\d-])[\w][\w.-]{1,63}"  # where a common word could follow instead
 _NAMED = lazy_compile(
@@ -52,6 +53,18 @@ _NAMING = ("failed", "peer", "host", "ip")  # captures that name a machine
 _MACHINE = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,62}){0,6}")
 _LIST = lazy_compile(r"([A-Za-z][\w.-]{0,62})\[(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,15})\]")
 _DIGITS = lazy_compile(r"\d{1,7}")
+_RANKS = r"[Rr]anks?[ :=#]{0,2}\[?(\d{1,6})\b"
+# a line that says of another rank that it failed, is lost or is late
+_ACCUSED = lazy_compile(
+    rf"(?:[Rr]emote|[Pp]eer|[Ff]aulty|[Ff]ailed|[Ff]ailing|[Dd]ead|[Ll]ost|[Mm]issing|[Uu]nhealthy|[Ss]talled|[Hh]ung|[Cc]rashed) {_RANKS}"
+    rf"|(?:(?:lost|losing) (?:the )?connection (?:to|with)|no (?:reply|response|answer|heartbeat) from|check|send/recv from|(?:recv|receive|read) from"
+    rf"|waiting (?:for|on)|heard from) {_RANKS}(?! of \d)"
+    rf"|\b{_RANKS}\]?,? (?:has |have |is |was |did )?(?:died|dead|failed|crashed|exited|lost|unreachable|disconnected|not (?:respond|reply|answer)\w{{0,3}}"
+    rf"|stopped responding|missing|hung|stalled|gone|reported (?:an? )?(?:NaN|nan|inf|error|non-finite))\b"
+)
+# a line of no known process that says where it happened
+_AT = lazy_compile(rf"\b(?:on|in|at|by) (?:global )?{_RANKS}(?! of \d)|\((?:global )?{_RANKS}\)")
+_IN_SUBGROUP = lazy_compile(r"(?i)\bgroup|communicator|\bPG\b")  # which counts its members from 0
 
 
 class EvidenceWeight(IntEnum):
@@ -95,8 +108,14 @@ def claims_of(finding: Finding, places: Places, facts: Facts) -> Iterator[Suspec
             yield replace(_hardware_claim(signal, speaker, places), checked=checked)
         elif late := _ranks_named(signal, places):
             yield from (SuspectClaim(EvidenceWeight.TOLD, place, signal) for place in late)
+        elif others := [place for place in _accused(signal, places) if place.rank != speaker.rank]:
+            told = EvidenceWeight.RUMOUR if weight is EvidenceWeight.WAITS else EvidenceWeight.TOLD
+            yield from (SuspectClaim(told, place, signal, teller=speaker) for place in others)
+            if weight is EvidenceWeight.WAITS:
+                yield SuspectClaim(weight, speaker, signal)
         else:
-            yield from _claims_of_line(SuspectClaim(weight, speaker, signal), _machines_named(finding, signal, places))
+            at = speaker if speaker.rank is not None or weight is not EvidenceWeight.OWN else _told_place(signal, places, speaker)
+            yield from _claims_of_line(SuspectClaim(weight, at, signal), _machines_named(finding, signal, places))
 
 
 def _claims_of_line(own: SuspectClaim, named: Sequence[Place]) -> Iterator[SuspectClaim]:
@@ -114,8 +133,13 @@ def _claims_of_line(own: SuspectClaim, named: Sequence[Place]) -> Iterator[Suspe
         yield from (SuspectClaim(weight, place, own.signal, teller=teller, peer=peer) for place in named)
         if own.weight is EvidenceWeight.WAITS:
             yield own
-    elif placed and (own.weight is not EvidenceWeight.TOLD or of_peer or not _LAUNCHER.search(line)):
+    elif placed and (own.weight is not EvidenceWeight.TOLD or of_peer or _of_own_task(own) or not _LAUNCHER.search(line)):
         yield replace(own, weight=EvidenceWeight.OWN) if own.weight is EvidenceWeight.TOLD else own
+
+
+def _of_own_task(claim: SuspectClaim) -> bool:
+    """Whether a line is of the step daemon of the one task that its label names."""
+    return claim.place.rank is not None and _STEP_DAEMON.search(claim.signal.line) is not None
 
 
 def _local_end(line: str) -> Place:
@@ -209,6 +233,24 @@ def _ranks_named(signal: Signal, places: Places) -> list[Place]:
     """Return the ranks that a line reports as late, absent or slow."""
     numbers = [int(found) for found in _DIGITS.findall(signal.captures.get("ranks", ""))[:SUSPECTS]]
     return [Place(rank, places.node_of(rank)) for rank in dict.fromkeys(numbers) if places.allows(rank)]
+
+
+def _accused(signal: Signal, places: Places) -> list[Place]:
+    """Return the ranks of which a line says that they failed, are lost or are late."""
+    line = signal.line
+    if signal.kind in LAUNCHER_KINDS or _IN_SUBGROUP.search(line):
+        return []
+    numbers = [int(number) for found in _ACCUSED.findall(line)[:SUSPECTS] for number in found if number]
+    return [Place(rank, places.node_of(rank)) for rank in dict.fromkeys(numbers) if places.allows(rank)]
+
+
+def _told_place(signal: Signal, places: Places, speaker: Place) -> Place:
+    """Return the one rank on which a line says that it happened; the speaker if it names none or several."""
+    found = {int(number) for pair in _AT.findall(signal.line) for number in pair if number}
+    if len(found) != 1 or _IN_SUBGROUP.search(signal.line):
+        return speaker
+    (rank,) = found
+    return Place(rank, places.node_of(rank) or speaker.node) if places.allows(rank) else speaker
 
 
 def recent_claims(claims: Sequence[SuspectClaim], best: Finding) -> list[SuspectClaim]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.suspects.claims import WAITING_FAULTS, waits_for_others
-from kb.diagnosis.suspects.launcher import EXIT_SIGNALS
+from kb.diagnosis.suspects.launcher import EXIT_SIGNALS, of_device
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.suspects.ranking import with_scores
 from kb.facts.topology import Place
@@ -35,23 +36,28 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
         return ()
     if best.first.kind == "exception" and best.count > 1:
         return ()
-    ended = _task(best, layout) or _local(best, layout)
+    ended = _task(best, layout) or _local(_numbered(best, layout), layout)
+    why = "the only one that the launcher did not stop"
+    if ended is not None and ended.local is not None:
+        why = "the first to end, by its launcher"
+    elif ended is None:
+        ended, why = _local(_of_devices(best, layout), layout), "its lines name the GPU with this number"
     if ended is None or ended.rank is None:
         return ()
     node = ended.node or layout.places.node_of(ended.rank)
-    why = "the only one that the launcher did not stop" if ended.local is None else "the first to end, by its launcher"
     return with_scores([Suspect("rank", node, ended.rank, ended.local, why=why)])
 
 
 def _task(best: Finding, layout: JobLayout) -> Place | None:
-    """Return the only rank that ended in a way of its own by srun, mpirun or PALS."""
+    """Return the only rank that ended in a way of its own by srun, mpirun, PALS or a launcher that names the first."""
     found: dict[int, Place] = {}
     others = 0
     for _, item in layout.facts.structures("launcher_exit"):
         fields, launcher = item.fields, item.fields.get("launcher")
         task = str(fields.get("task"))
-        if launcher not in ("srun", "mpirun", "pals") or fields.get("exitcode") == 0:
+        if launcher not in ("srun", "mpirun", "pals", "first") or fields.get("exitcode") == 0:
             continue
+        others += launcher == "first"
         rank = layout.places.rank_of_task(task) if launcher == "srun" else item.resource.rank
         signal = str(fields.get("signal") or "")
         if signal in _STOPPED and signal not in EXIT_SIGNALS.get(best.fault.id, ()):
@@ -63,9 +69,9 @@ def _task(best: Finding, layout: JobLayout) -> Place | None:
     return next(iter(found.values())) if len(found) == 1 and others else None
 
 
-def _local(best: Finding, layout: JobLayout) -> Place | None:
-    """Return the process that a launcher names by its number on the node, where nothing shows another node."""
-    told = {place.unit: place for place in _numbered(best, layout)}
+def _local(numbered: Iterator[Place], layout: JobLayout) -> Place | None:
+    """Return the only process that is named by its number on the node, where nothing shows another node."""
+    told = {place.unit: place for place in numbered}
     if len(told) != 1:
         return None
     (place,) = told.values()
@@ -80,10 +86,14 @@ def _local(best: Finding, layout: JobLayout) -> Place | None:
 
 def _numbered(best: Finding, layout: JobLayout) -> Iterator[Place]:
     facts, places = layout.facts, layout.places
+    raised = best.first.kind == "exception" or facts.streams[best.first.stream].in_traceback(best.first.offset)
+    alone = raised and _others_stopped(layout)
     for index, item in facts.structures("elastic_exit"):
-        signal = _signal(item.fields.get("exitcode"))
-        if signal and _could_be(best, signal) and (item.resource.local_rank or 0) >= 0:  # a status may be that of all
-            yield places.place(index, item.resource)
+        code = item.fields.get("exitcode")
+        signal = _signal(code)
+        if (item.resource.local_rank or 0) < 0 or not (_could_be(best, signal) if signal else alone and code == 1):
+            continue  # a status may be that of all
+        yield places.place(index, item.resource)
     for index, item in facts.structures("exception"):
         found = _SPAWNED.search(str(item.fields.get("message") or ""))
         signal = (found[2] or _signal(int(found[3]))) if found else ""
@@ -91,6 +101,23 @@ def _numbered(best: Finding, layout: JobLayout) -> Iterator[Place]:
             yield places.place(index, Resource(node=item.resource.node, local_rank=int(found[1])))
         elif item.resource.local_rank is not None and not item.fields.get("lived_with"):
             yield places.place(index, item.resource)
+
+
+def _of_devices(best: Finding, layout: JobLayout) -> Iterator[Place]:
+    """Yield the processes of the GPUs that the finding's lines name by their index on the node, all but the first one's.
+
+    Index 0 may be the only GPU that each process sees.
+    """
+    for signal in best.signals:
+        who, device = signal.resource, of_device(signal.line)
+        local = who.local_rank if who.local_rank is not None else device
+        if who.rank is None and local is not None and (local > 0 or device is None):
+            yield layout.places.place(signal.stream, replace(who, local_rank=local))
+
+
+def _others_stopped(layout: JobLayout) -> bool:
+    """Whether the launcher stopped processes that had not failed."""
+    return any(item.fields.get("from") == "agent" for _, item in layout.facts.structures("signal"))
 
 
 def _signal(code: Scalar) -> str:

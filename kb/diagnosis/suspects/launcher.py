@@ -90,9 +90,15 @@ def _of_launcher(best: Finding, facts: Facts) -> bool:
     )
 
 
+def of_device(line: str) -> int | None:
+    """Return the index on the node of the GPU that a line names."""
+    found = _DEVICE.search(line)
+    return int(found[1]) if found else None
+
+
 def _devices(best: Finding) -> int:
     """Return how many GPUs the lines name by their index on the node; interleaved tracebacks still do."""
-    return len({found[1] for signal in best.signals if (found := _DEVICE.search(signal.line))})
+    return len({of_device(signal.line) for signal in best.signals} - {None})
 
 
 def _rest_stopped(ranks: Collection[int], layout: JobLayout) -> bool:

@@ -19,6 +19,8 @@ _RUNNING = lazy_compile(
 )
 _OPERATION = lazy_compile(r"(?:OpType=|TensorShape=)(\w{1,40}|\[[\d, ]{0,80}\])")
 _PARAMS = lazy_compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) params")
+_OF_WORK = ("op", "numel_in", "numel_out")
+_SEVERAL = 3  # ranks that report the same work, from which on another one's is the exception
 
 
 # Mismatches
@@ -26,6 +28,8 @@ _PARAMS = lazy_compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) param
 
 def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Suspect, ...]:
     """Where ranks print what they run, return those that run something different from most."""
+    if ranked.best.fault.id == "collective_timeout":
+        return _odd_in_timeouts(facts, places)
     if ranked.best.fault.id != "collective_desync":
         return ()
     prints: dict[int, str] = {}
@@ -52,6 +56,23 @@ def _odd_ones(prints: Mapping[int, str], named: Mapping[int, int]) -> Iterator[t
         yield most, "named by most other ranks as the one that differs"
     elif odd:
         yield from ((rank, _runs(prints[rank])) for rank in dict.fromkeys((most, *prints)) if rank in prints)
+
+
+def _odd_in_timeouts(facts: Facts, places: Places) -> tuple[Suspect, ...]:
+    """Return the one rank whose watchdog reports another operation or size under the number that several others report."""
+    runs: dict[tuple[str, str], dict[int, tuple[str, ...]]] = {}
+    for _, item in facts.structures("watchdog"):
+        rank, told = item.resource.rank, item.fields
+        if rank is not None and told.get("seq") is not None:
+            key = str(told.get("pg") or ""), str(told["seq"])
+            runs.setdefault(key, {}).setdefault(rank, tuple(str(told.get(name) or "") for name in _OF_WORK))
+    for prints in runs.values():
+        ((usual, often),) = Counter(prints.values()).most_common(1)
+        odd = [rank for rank, what in prints.items() if what != usual]
+        if len(odd) == 1 and often >= _SEVERAL:
+            why = f"timed out in another operation or size under the same number as {often} other ranks"
+            return with_scores([Suspect("rank", places.node_of(odd[0]), odd[0], why=why)])
+    return ()
 
 
 def _runs(what: str) -> str:

@@ -7,6 +7,7 @@ import re
 from kb.model import Scalar, Structure
 from kb.parsers.logs.lines import line_at, number, on_line, plain, resource, text
 from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.speakers import speaker
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
@@ -109,8 +110,7 @@ def _read_warn(window: bytes, at: int) -> tuple[Structure, ...]:
         "function": text(head[5], 120),
         "message": text(line[head.end() :]),
     }
-    who = resource(peel(line), node=text(head[1], 64), pid=number(head[2]))
-    return (on_line("nccl_warn", window, at, fields, who=who),)
+    return (on_line("nccl_warn", window, at, fields, who=speaker(line, peel(line))),)
 
 
 def _read_init(window: bytes, at: int) -> tuple[Structure, ...]:

@@ -54,10 +54,10 @@ _BAR = lazy_compile(
 # what must follow a form that ordinary text has, too
 _THEN_RANK = rb"(?=\[(?:rank|default)[ =:_]?\d|\[\d{1,3}\]:)"
 # the words of c10d's watchdog, whose `[Rank 5]` counts within a process group
-_OF_GROUP = rb"(?!:? ?(?:[Ww]atchdog|NCCL|Found|Timeout|Some|First|Last|Received|Observed|Exception|Heartbeat|Rank \d))"
+OF_GROUP = rb"(?!:? ?(?:[Ww]atchdog|NCCL|Found|Timeout|Some|First|Last|Received|Observed|Exception|Heartbeat|Rank \d))"
 _RANK = (
     rb"(?:(?:global|world|GLOBAL|WORLD)[_ ])?(?:rank|RANK)(?:[ =_-]|: ?)?(?P<rank>\d{1,6})(?:/\d{1,6})?(?:[,; |]{1,2}local_rank[ =:]\d{1,3})?[\])>][:|]? ?"
-    rb"|Rank ?(?P<group_rank>\d{1,6})(?:/\d{1,6})?[\])>]" + _OF_GROUP + rb"[:|]? ?"
+    rb"|Rank ?(?P<group_rank>\d{1,6})(?:/\d{1,6})?[\])>]" + OF_GROUP + rb"[:|]? ?"
 )
 # Every form starts with its own class of bytes, so most forms reject a line without a prefix at once.
 _PIECE = lazy_compile(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from kb.model import Resource
-from kb.parsers.logs.lines import plain, resource
-from kb.parsers.logs.prefixes import Prefix
+from kb.parsers.logs.lines import plain, resource, text
+from kb.parsers.logs.prefixes import OF_GROUP, Prefix
 from kb.parsers.logs.structured import rank_of
 from kb.regex.lazy import lazy_compile
 
@@ -19,12 +21,46 @@ _RANK = lazy_compile(
 )
 # the last of a structured line's keys and values, behind others or its logger's name: `[trainer] rank=2`, `step=3 rank=2`
 _LAST_KEY = lazy_compile(rb"(?:\]|\b\w{1,40}=[\w.+:-]{1,60}) {1,4}(?:global_)?rank=(?P<rank>\d{1,6})[ \r]{0,4}$")
+# NCCL's own lines: host:process:thread [device]
+_NCCL = lazy_compile(rb"(?<![\w.-])([A-Za-z][\w.-]{0,62}):(\d{1,9}):\d{1,9} \[(\d{1,3})\] [^\n]{0,120}?[NR]CCL ")
+# what stands before a message: levels, places in the source, names of loggers
+_HEADER = lazy_compile(
+    rb"(?:\[[^\]\n]{0,60}\]:? ?|(?:DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:? {0,4}|[\w./-]{1,60}:\d{1,6}:? ?|[\w.]{1,60}(?: ?[-|] |: ?)|[-|] ?){0,6}"
+)
+_OF_JOB = lazy_compile(OF_GROUP)
 _LONGEST = 512  # bytes of such a line, which its caller may have cut
 
 
 def speaker(line: bytes, prefix: Prefix) -> Resource:
     """Return the process that wrote a line, whose prefix the caller has read already."""
-    return resource(prefix) if prefix.rank is not None else resource(prefix, rank=rank_told(line))
+    if prefix.rank is not None:
+        return resource(prefix)
+    spoken = _NCCL.search(line[:_LONGEST]) if b"CCL " in line else None
+    return _of_library(prefix, spoken) if spoken else resource(prefix, rank=rank_told(line))
+
+
+def writer(line: bytes, prefix: Prefix) -> Resource:
+    """Return the process that wrote a line of any text: as `speaker`, but a rank in brackets only within the line's header.
+
+    In a message, it may be another rank that the line is about.
+    """
+    if prefix.rank is not None:
+        return resource(prefix)
+    found = _RANK.search(line[:HEAD])
+    if found is not None and found["rank"] and not _is_writer(line, prefix.end, found):
+        return resource(prefix)
+    return speaker(line, prefix)
+
+
+def _is_writer(line: bytes, start: int, found: re.Match[bytes]) -> bool:
+    """Whether a rank in brackets stands before the message, and is none that c10d counts within a process group."""
+    return _HEADER.fullmatch(line, start, found.start()) is not None and _OF_JOB.match(line, found.end()) is not None
+
+
+def _of_library(prefix: Prefix, spoken: re.Match[bytes]) -> Resource:
+    """Return the process of a line of NCCL. Device 0 may be the only one that each process sees, so it tells no local rank."""
+    local = int(spoken[3]) or prefix.local_rank
+    return resource(prefix._replace(local_rank=local), node=text(spoken[1]), pid=int(spoken[2]))
 
 
 def rank_told(line: bytes) -> int | None:

@@ -31,6 +31,7 @@ BOOK = Rulebook(
         ),
         rule("spawned", "killed", Pattern("s", regex=r"terminated with signal SIGKILL"), role="symptom"),
         rule("closed", "peer_failure", Pattern("c", regex="Connection closed by remote peer"), role="symptom"),
+        rule("cannot", "gpu_fault", Pattern("g", regex="cannot use its GPU|NCCL WARN Cuda failure")),
         rule("xid", "gpu_fault", Pattern("x", structure=StructureTest("xid"))),
     ),
     FAULTS,
@@ -98,6 +99,17 @@ def test_a_local_rank_that_says_little_is_not_named(text) -> None:
     assert named(text) == []
 
 
+def test_a_launcher_that_stopped_the_others_tells_who_failed() -> None:
+    """One traceback, one process that ended by itself, and others that were stopped; or a launcher's word for the first."""
+    stopped = "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 70 closing signal SIGTERM\n"
+    first = "ERROR:composer.cli.launcher:Rank 3 crashed with exit code 1.\n"
+
+    assert named(KEY + stopped + FAILED.format(1, 3)) == [(None, 3)]
+    assert named(KEY + first) == [(None, 3)]
+    assert named(KEY + KEY + first) == []
+    assert named(KEY + first + first.replace("3", "5")) == []
+
+
 def test_a_large_job_has_more_than_one_node() -> None:
     """With 32 ranks, a local rank is that of any node."""
     assert named(FAILED.format(-9, 3), world=32) == []
@@ -111,6 +123,22 @@ def test_the_process_that_spawn_found_is_named() -> None:
 
     assert named(SPAWN + "torch.multiprocessing.spawn.ProcessRaisedException: " + above) == [(None, 2)]
     assert named(own) == [(None, 3)]
+
+
+def test_the_number_of_a_gpu_names_the_process_of_a_node() -> None:
+    """Index 0 may be the only one that each process sees."""
+    line = "cn-a1:71:90 [{}] init.cc:9 NCCL WARN Cuda failure 'oops'\n"
+
+    assert named(line.format(3)) == [("cn-a1", 3)]
+    assert named(line.format(0)) == [("cn-a1", None)]
+    assert named(line.format(2) + line.format(3)) == [("cn-a1", None)]
+
+
+def test_a_line_that_accuses_another_rank_names_it() -> None:
+    """Not its own writer; where a line of no known process says where it happened, that rank."""
+    assert named("[rank0]: cannot use its GPU: rank 3 died\n") == [(None, 3)]
+    assert named("cannot use its GPU on rank 3\n") == [(None, 3)]
+    assert named("cannot use its GPU on rank 3 of process group 7\n") == []
 
 
 def test_gpus_of_an_unknown_node_are_named_by_their_addresses() -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from kb.model import Resource
 from kb.parsers.logs.prefixes import peel
-from kb.parsers.logs.speakers import speaker
+from kb.parsers.logs.speakers import speaker, writer
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,27 @@ from kb.parsers.logs.speakers import speaker
 def test_speaker(line: bytes, rank: int | None) -> None:
     """A prefix counts first, then a rank in brackets or in a column of its own, then the fields of JSON."""
     assert speaker(line, peel(line)).rank == rank
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        (b"2027-02-09 17:40:08 [ERROR] [engine.py:12] [Rank 3] oops", 3),
+        (b"2027-02-09 17:40:08 | ERROR | rank=3 | oops", 3),
+        (b"[rank1]: lost its peer (rank 3)", 1),
+        (b"the store lost its peer (rank 3)", None),
+        (b"oops: lost [Rank 3] early", None),
+        (b"[E ProcessGroupNCCL.cpp:9] [Rank 3] NCCL watchdog thread oops", None),
+    ],
+)
+def test_the_writer_of_a_line_is_named_in_its_header(line: bytes, rank: int | None) -> None:
+    """A rank in brackets behind the first words of a message is one that the message is about."""
+    assert writer(line, peel(line)).rank == rank
+
+
+def test_a_line_of_nccl_names_its_host_process_and_gpu() -> None:
+    """GPU 0 tells no local rank: it may be the only one that each process sees."""
+    first, second = (f"gpu-7:812:830 [{gpu}] net.cc:9 NCCL WARN oops".encode() for gpu in (0, 3))
+
+    assert speaker(first, peel(first)) == Resource(node="gpu-7", pid=812)
+    assert speaker(second, peel(second)) == Resource(node="gpu-7", pid=812, local_rank=3)
