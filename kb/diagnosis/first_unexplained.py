@@ -41,7 +41,9 @@ CALM_AFTER_ERROR = 3  # ordinary lines that a process may print after the error 
 CALM_AFTER_FATAL = 12  # likewise after an exception or a fatal line, since a program may still clean up
 FEW = 1 / 3  # share of the ranks that may print the same error; if more do, it is not one rank's own failure
 # threads left at exit, usually after the failure of another rank; the header of torch_npu, which the cause follows
-_SAYS_NOTHING = lazy_compile(r"terminate called without an active exception|\) ERR\d{5} [A-Z]{2,8} call \w{2,8} api failed")
+_SAYS_NOTHING = lazy_compile(
+    r"terminate called without an active exception|\) ERR\d{5} [A-Z]{2,8} call \w{2,8} api failed"
+)
 _WORTH: Mapping[Kind, int] = {"exception": 0, "fatal": 0, "crash": 1, "error": 2, "end": 3, "exit": 3}
 _CRASHED = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})  # failures that a process causes itself
 

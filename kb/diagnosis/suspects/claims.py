@@ -114,7 +114,11 @@ def claims_of(finding: Finding, places: Places, facts: Facts) -> Iterator[Suspec
             if weight is EvidenceWeight.WAITS:
                 yield SuspectClaim(weight, speaker, signal)
         else:
-            at = speaker if speaker.rank is not None or weight is not EvidenceWeight.OWN else _told_place(signal, places, speaker)
+            at = (
+                speaker
+                if speaker.rank is not None or weight is not EvidenceWeight.OWN
+                else _told_place(signal, places, speaker)
+            )
             yield from _claims_of_line(SuspectClaim(weight, at, signal), _machines_named(finding, signal, places))
 
 
@@ -133,7 +137,9 @@ def _claims_of_line(own: SuspectClaim, named: Sequence[Place]) -> Iterator[Suspe
         yield from (SuspectClaim(weight, place, own.signal, teller=teller, peer=peer) for place in named)
         if own.weight is EvidenceWeight.WAITS:
             yield own
-    elif placed and (own.weight is not EvidenceWeight.TOLD or of_peer or _of_own_task(own) or not _LAUNCHER.search(line)):
+    elif placed and (
+        own.weight is not EvidenceWeight.TOLD or of_peer or _of_own_task(own) or not _LAUNCHER.search(line)
+    ):
         yield replace(own, weight=EvidenceWeight.OWN) if own.weight is EvidenceWeight.TOLD else own
 
 

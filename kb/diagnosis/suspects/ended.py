@@ -34,7 +34,7 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
     waiting = any(waits_for_others(signal) for finding in layout.findings for signal in finding.signals)
     if best.fault.id in WAITING_FAULTS or (waiting and best.is_symptom) or len(best.ranks) > 1:
         return ()
-    if best.first.kind == "exception" and best.count > 1:
+    if len({(signal.stream, signal.offset) for signal in best.signals if signal.kind == "exception"}) > 1:
         return ()
     ended = _task(best, layout) or _local(_numbered(best, layout), layout)
     why = "the only one that the launcher did not stop"

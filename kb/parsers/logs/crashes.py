@@ -33,6 +33,7 @@ _CAUGHT = lazy_compile(
     rb"(?:\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] )?Caught signal (4|6|7|8|11) \(?([^)\n]{0,200})"
 )
 _HANDLER = lazy_compile(rb"\*\*\* (SIG(?:SEGV|ABRT|BUS|FPE|ILL)) (?:\(@0x[0-9a-f]{1,16}\) )?received (.{0,120})")
+_BANNER = lazy_compile(rb"!{3,} Segfault encountered !{3,}")  # of TVM's handler, which PyTorch extensions load, too
 _DUMPED = lazy_compile(
     rb"(Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception) +\(core dumped\)"
 )
@@ -146,6 +147,8 @@ def _read_caught(window: bytes, at: int) -> tuple[Structure, ...]:
     if found:
         signal = signal_name(value=number(found[3]))
         return _crash(window, at, signal, found[4], node=found[1], pid=number(found[2]))
+    if handler is None and _BANNER.search(line):
+        return _crash(window, at, "SIGSEGV", line[peel(line).end :].strip())
     return _crash(window, at, text(handler[1]), handler[0]) if handler else ()
 
 
@@ -181,7 +184,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         name="caught_signal",
-        trigger=r"Caught signal \d|\*\*\* SIG[A-Z]+ .*received ",
+        trigger=r"Caught signal \d|\*\*\* SIG[A-Z]+ .*received |!!! Segfault encountered ",
         read=_read_caught,
         after=1024,
     ),

@@ -36,6 +36,7 @@ from tests.support.parsing import one, structures
             "SIGSEGV",
             "*** SIGSEGV received at time=1777691045 on cpu 3 ***",
         ),
+        ("[3]:!!!!!!! Segfault encountered !!!!!!!\n", "SIGSEGV", "!!!!!!! Segfault encountered !!!!!!!"),
         (
             "python3[771]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libnccl.so.2[7f00+90]\n",
             "SIGSEGV",

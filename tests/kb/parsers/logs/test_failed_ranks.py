@@ -15,7 +15,11 @@ def read(text: str) -> list[Structure]:
 @pytest.mark.parametrize(
     ("line", "ranks", "code"),
     [
-        ("ERROR 2027-02-09 17:40:08 utils.py:9] ABORT!!! the trainer process with rank=[2, 3] was aborted.", [2, 3], None),
+        (
+            "ERROR 2027-02-09 17:40:08 utils.py:9] ABORT!!! the trainer process with rank=[2, 3] was aborted.",
+            [2, 3],
+            None,
+        ),
         ("ERROR:composer.cli.launcher:Rank 3 crashed with exit code 1.", [3], 1),
         ("[rank: 3] Child process with PID 812 terminated with code -9. Forcefully", [3], -9),
         ("Terminating remaining workers after failure of Process 3.", [3], None),
