@@ -39,7 +39,9 @@ _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  #
 _LETTERS = re.compile(rb"[A-Za-z]{2,}")
 _NAMED = re.compile(rb"[\w.-]*[A-Za-z][\w.-]*")
 _PAIR = re.compile(rb"(?<![\w.-])([A-Za-z][A-Za-z_]{0,23})=\"?(\d{1,5})(?![\w.])\"?")
-_NOT_GLOBAL = re.compile(rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?")  # counted again on each node
+_NOT_GLOBAL = re.compile(
+    rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?"
+)  # counted again on each node
 
 Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
 
