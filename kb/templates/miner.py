@@ -86,7 +86,7 @@ class _Record:
 def _outermost(indexes: _Ints, firsts: int, lasts: int) -> list[int]:
     """The first and the last few of some indexes."""
     if len(indexes) <= firsts + lasts:
-        return indexes.tolist()
+        return [*indexes.tolist()]
     return [*indexes[:firsts].tolist(), *indexes[-lasts:].tolist()]
 
 

@@ -134,7 +134,7 @@ def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
 
 
 def _is_global(numbers: _Numbers) -> bool:
-    """Whether the word before the numbers does not say that each node counts them anew."""
+    """Whether the word before the numbers does not say that each node has its own."""
     words = numbers.beside[0].most_common(1)[0][0] if 0 in numbers.beside else b""
     return not _NOT_GLOBAL.fullmatch(words.rpartition(b" ")[2])
 
