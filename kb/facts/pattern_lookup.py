@@ -111,7 +111,8 @@ class PatternLookup:
             dict(place.captures),
             *self.facts.when(index, place.offset, place.time),
             (place.offset, place.offset + 1),
-            self.facts.survived(index, place.offset, place.time, place.resource.rank),
+            self.facts.survived(index, place.offset, place.time, place.resource.rank)
+            or self.facts.streams[index].outlives_command(place.offset, place.line),
             timed=place.timed,
         )
 

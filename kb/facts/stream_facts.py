@@ -11,7 +11,7 @@ from functools import cached_property
 
 from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
-from kb.facts.run_ends import end_lines, is_stopped_helper, stops_as_planned
+from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
 from kb.facts.stages import Offsets, Stages, later_starts, text_of
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
@@ -34,7 +34,13 @@ _ENDINGS = _STARTED_SEVERAL | {"exception", "native_crash", "slurm_end"}  # stru
 _START_LINE = 16  # characters, without time and prefixes; a shorter line may be printed at any time
 _START_LINES = 2  # lines of the start that another start repeats
 _SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
+_COMMAND = lazy_compile(
+    r"(?:[^\s:]{1,200}: line \d{1,6}: )?(?:/(?:usr/)?bin/)?(?:mkdir|rmdir|ln|cp|mv|rm|chmod|chown|chgrp|touch|ls|cat|stat|find|df|du): \S"
+)
+_LONG = 30  # lines
 _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
+# torch puts the rank only before what nothing caught in a rank's main program; of a cut traceback, the error may be all that is left
+_UNCAUGHT = lazy_compile(r"\[rank\d+\]: (?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b")
 _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
 
 
@@ -331,6 +337,16 @@ class StreamFacts:
         high = bisect_right(self._recovered, offset + RECOVERY)
         return any(rank is None or recovery.resource.rank in (None, rank) for recovery in self._recoveries[low:high])
 
+    def outlives_command(self, offset: int, line: str) -> bool:
+        """Whether a line is a complaint of a script's command, such as `mkdir`, after which the script went on for long without trouble.
+
+        A script goes on after a command that fails, unless it asks for its status.
+        """
+        if not _COMMAND.match(line) or any(item.offset > offset for item in self.exceptions):
+            return False
+        later = [text for at, text in tail_lines(self.summary) if at > offset and text.strip()]
+        return len(later) >= _LONG and not _TROUBLE.search(later[-1]) and not any(map(is_fatal, later))
+
     def ends_cleanly_after(self, offset: int) -> bool:
         """Whether the stream continues after an offset and its last line reports no trouble."""
         last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
@@ -338,12 +354,16 @@ class StreamFacts:
 
     def failed_after_end(self) -> bool:
         """Whether a main program raised after the run reported its end and nothing caught it, such as in the last save."""
-        return self.completed is not None and any(
-            structure_start(item) > self.completed
-            and _MAIN_START.match(str(item.fields.get("frames") or "")) is not None
-            and not self.went_on(item.offset)
+        if self.completed is None:
+            return False
+        over = self.completed
+        raised = (
+            item.offset
             for item in self.exceptions
+            if structure_start(item) > over and _MAIN_START.match(str(item.fields.get("frames") or ""))
         )
+        shown = (at for at, line in tail_lines(self.summary) if at > over and _UNCAUGHT.match(line))
+        return any(not self.went_on(at) for at in (*raised, *shown))
 
     def raised_by_main(self, offset: int) -> bool:
         """Whether a traceback at an offset starts in a main program."""

@@ -124,3 +124,34 @@ def test_a_save_right_before_a_failure_is_the_stage() -> None:
     begun = "Saving checkpoint to /out\n"
     assert stage_at_end(begun + "batch done\n" * 9 + "watchdog: timeout\n") == "saving"
     assert stage_at_end(begun + "batch done\n" * 40 + "watchdog: timeout\n") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "failed"),
+    [
+        (
+            "[rank3]: RuntimeError: Detected mismatch between collectives on ranks.\n",
+            True,
+        ),  # only the end of its traceback is there
+        ("[rank3]: 2026-03-01 INFO ValueError: counted 0\n", False),
+        ("", False),
+    ],
+)
+def test_an_error_that_nothing_caught_in_a_rank_after_the_end_fails_the_run(line: str, failed: bool) -> None:
+    """Torch marks it with the rank, whatever is left of the traceback."""
+    text = STEPS + "Training completed.\nevaluating\n" + line + "), requires_grad=false, memory_format=contiguous\n"
+    assert StreamFacts(scanned(text, BOOK)).failed_after_end() is failed
+
+
+def test_a_script_outlives_a_command_that_fails() -> None:
+    """Many lines without trouble follow it; few, or an error, do not show that."""
+    command = "mkdir: cannot create directory '/home/work/abacus': Permission denied\n"
+    later = "".join(f"pass {n} took 0.{n} s\n" for n in range(40))
+
+    def outlived(text: str, line: str = command) -> bool:
+        return StreamFacts(scanned(line + text, BOOK)).outlives_command(0, line)
+
+    assert outlived(later)
+    assert not outlived(later[:200])
+    assert not outlived(later + "Segmentation fault (core dumped)\n")
+    assert not outlived(later, "PermissionError: [Errno 13] Permission denied: '/home/work'\n")
