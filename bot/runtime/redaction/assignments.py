@@ -22,6 +22,8 @@ _VALUE = lazy_compile(
     rb"|[bBfFrRuU]{0,2}\"(?P<double>(?:[^\"\\\r\n]|\\[^\r\n])+)"
     rb"|[bBfFrRuU]{0,2}'(?P<single>(?:[^'\\\r\n]|\\[^\r\n])+)"
     rb"|`(?P<tick>[^`\r\n]{1,4096})"
+    rb"|\[(?P<square>[^\s\[\](){}<>,;=\"'`]{4,256})\]|\((?P<round>[^\s\[\](){}<>,;=\"'`]{4,256})\)"
+    rb"|\{(?P<curly>[^\s\[\](){}<>,;=\"'`]{4,256})\}|<(?P<angle>[^\s\[\](){}<>,;=\"'`/]{4,256})>"
     rb"|(?P<bare>(?:[^\s\"'`\\,;&)}\]<]|\\(?![\"'nrtu\\])|[,;)}\]](?![\s,;)}\]\"'<]|\Z|[\w.-]{1,64}[=:])"
     rb"|<(?!/)){1,1024}))"
 )
@@ -79,7 +81,7 @@ def _assigned(text: bytes) -> Iterator[Span]:
         strength = announces(hit["name"]) if hit.start() >= until else Announces.NOTHING
         if strength and (value := _VALUE.match(text, hit.end())):
             group = value.lastindex or 0
-            bare = value["bare"] is not None
+            bare = value["bare"] is not None or text[value.start()] in b"[({<"
             colon = bare and hit["sep"] == b":"
             if _accepted(strength, hit["name"], value[group], colon=colon, equals=bare and hit["sep"] in (b"=", b":=")):
                 until = value.end()

@@ -104,3 +104,20 @@ def test_harmless_strings_stay():
 
     assert len(touched) <= 5, touched
     assert redact("\n".join(lines)).count("*") <= 40 * 5
+
+
+@pytest.mark.parametrize(
+    "value", ["[SaK2VqfEDeXzKPor]", "(SaK2VqfEDeXzKPor)", "{SaK2VqfEDeXzKPor}", "<SaK2VqfEDeXzKPor>"]
+)
+def test_brackets_around_a_value_hide_no_secret(value: str) -> None:
+    """C++ programs print their settings so."""
+    assert (
+        redact(f"user:[model],passwd:{value}, conf:[./client.conf]")
+        == f"user:[model],passwd:{value[0]}{'*' * 16}{value[-1]}, conf:[./client.conf]"
+    )
+
+
+@pytest.mark.parametrize("text", ["mask_token: [MASK]", "tokens=[1024]", "key=(batch_size)", "secret=<redacted>"])
+def test_brackets_around_a_word_are_kept(text: str) -> None:
+    """Names of tokens, counts and placeholders are no secrets."""
+    assert redact(text) == text
