@@ -42,7 +42,7 @@ _OF_A_CONNECTION = lazy_compile(
 _FEWEST_WORDS = 3  # of a message that says what happened
 _OTHERS = lazy_compile(
     r"(?i)\b(?:peer|remote (?:process|worker|rank)|other ranks?|another rank|[NR]CCL|gloo|ProcessGroup\w*|collective|all_?reduce|barrier"
-    r"|watchdog|TCPStore|rendezvous|DistBackendError|c10d?|c10::\w+)\b"
+    r"|watchdog|TCPStore|rendezvous|DistBackendError|c10d?|c10::\w+|(?:missing|stalled|remaining|remainder of|subset of) ranks)\b"
 )
 _GIVES_UP = lazy_compile(
     r"(?i)\b(?:refus\w+|cannot|can't|unable|not|never|no longer|without) (?:\w+ ){0,2}(?:continu\w+|carry\w*|retr\w+|recover\w*|resum\w+|proceed\w*|train|go on)"

@@ -68,8 +68,12 @@ def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
         folded, _ = _fold(alone[0], [item for _, item in loose if item.fault.id != alone[0].best.fault.id], facts)
         gone = {finding.rule.id for finding in folded.folded}
         alone = [folded, *(other for other in alone[1:] if other.best.rule.id not in gone)]
-    ends = ranked and alone and _ended_by(alone[0].best, ranked[0].best, facts)
-    ranked = [*alone, *ranked] if ends else ranked + alone
+    if ranked and alone and _ended_by(alone[0].best, ranked[0].best, facts):
+        caused = [item for item in ranked[1:] if explains(item.best, alone[0].best)]  # such as ranks that diverged
+        others = [item for item in ranked if item not in caused]
+        ranked = [*caused, *alone, *others]
+    else:
+        ranked = ranked + alone
     return [_confident(item, ranked) for item in ranked]
 
 

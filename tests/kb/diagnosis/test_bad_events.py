@@ -88,6 +88,7 @@ def test_words_that_say_that_the_speaker_goes_on_are_harmless() -> None:
     assert is_harmless("upload failed, retrying in 5 s")
     assert not is_harmless("upload failed, retrying is pointless, giving up")
     assert tells_of_others("rendezvous closed by another node")
+    assert tells_of_others("Missing ranks:")
     assert is_stack("#3  0x00007f main.cc:12")
 
 

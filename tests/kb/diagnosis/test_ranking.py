@@ -13,7 +13,7 @@ from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.facts.pattern_lookup import PatternLookup
 from kb.model import Resource, StreamRef
-from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern, Rule, StructureTest
+from kb.rulebase.rule import DetectorTest, ExceptionTest, FaultClass, Pattern, Rule, StructureTest
 from kb.scanning.summary import Place, StreamSummary
 from tests.support.kb_samples import exception, facts, place, ref, rule, rulebook, scanned, steps, stream
 
@@ -311,3 +311,17 @@ def test_a_warning_leads_over_no_error_that_ended_the_program(trouble: str, firs
     book = rulebook(warns, replace(raised, fallback=True))
     known = facts(scanned(trouble + FAILED, book))
     assert order(rank(find(book, known, History()).findings, known))[0] == first
+
+
+@pytest.mark.parametrize(
+    ("said", "first"),
+    [("ranks differ\n", ["link_down", "peer_failure"]), ("", ["peer_failure", "loss_spike"])],
+)
+def test_a_cause_of_the_end_leads_over_a_measured_change_that_runs_survive(said: str, first: list[str]) -> None:
+    """A loss that is not finite ends no run; what broke the connections does, or else their break is all that is known."""
+    spike = rule("spike", "loss_spike", Pattern("line", detect=DetectorTest("loss_not_finite")))
+    differ = rule("differ", "link_down", Pattern("line", literal="ranks differ"), role="contributing")
+    book = rulebook(spike, replace(differ, explains=("closed",)), CLOSED)
+    values = "".join(f"iteration {n}/99 loss {2.0 if n < 20 else 'nan'}\n" for n in range(1, 40))
+    known = facts(scanned(f"{values}{said}trouble\n", book))
+    assert order(rank(find(book, known, History()).findings, known))[:2] == first
