@@ -310,7 +310,7 @@ def missing(gap: Gap) -> str:
 
 def _source_name(source: str) -> str:
     """Return what misses something: process ids are processes."""
-    name = source.partition("/")[0]
+    name = source if source.startswith("/") else source.partition("/")[0]
     return "processes" if name.replace(",", "").isdigit() else _SOURCES.get(name, name)
 
 

@@ -573,3 +573,9 @@ def test_what_was_read_and_what_the_site_excepts_is_not_called_missing():
     verbose = plain(replace(FALLEN_GPU, gaps=gaps), reading=ALL)
     assert "\nMissing or incomplete evidence:\n" in verbose
     assert "   - flight_recorder (job): read, but the members were inferred\n" in verbose
+
+
+def test_a_folder_whose_evidence_is_missing_is_named_by_its_path():
+    """Not by what stands before its first slash, which is nothing."""
+    gaps = (Gap("no_processes", "/scratch/run7/logs", "no process is seen to write these logs"),)
+    assert "Missing evidence: /scratch/run7/logs (-v" in plain(replace(FALLEN_GPU, gaps=gaps, not_evaluated=()))
