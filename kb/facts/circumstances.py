@@ -76,6 +76,23 @@ _NCCL = lazy_compile(r"\bNCCL version (\d{1,2})\.(\d{1,2})\.\d")
 _TORCH = lazy_compile(r"(?i)\b(?:py)?torch(?:[ _-]version)?[ :=v]{1,4}(\d)\.(\d{1,2})\.\d|\btorch-(\d)\.(\d{1,2})\.\d")
 _BUILT = lazy_compile(r"conda-bld/pytorch_(\d{10})")  # the second at which a release was built
 _TORCH_2 = 1_678_000_000  # in March 2023, before release 2.0
+# Settings in force: as a variable is printed, or as only the setting makes a library write. Libraries also advise them.
+_SEGMENTS = lazy_compile(r"expandable_segments['\"]?[:=] ?['\"]?[Tt]rue")
+_NO_SEGMENTS = lazy_compile(
+    r"expandable_segments not supported on this platform|reserved in total by PyTorch\)"
+)  # the latter before 2.1
+_DETAIL = lazy_compile(r"TORCH_DISTRIBUTED_DEBUG['\"]?[=:] ?['\"]?DETAIL|ProcessGroupWrapper|\bCollectiveFingerPrint\(")
+_BLOCKING = lazy_compile(
+    r"(?:CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|ASCEND_LAUNCH_BLOCKING)['\"]?[=:] ?['\"]?1|AMD_SERIALIZE_KERNEL['\"]?[=:] ?['\"]?3"
+)
+_VERBOSE = lazy_compile(r"NCCL_DEBUG['\"]?[=:] ?['\"]?(?:INFO|TRACE)\b|\bNCCL INFO\b")
+_ADVISED = lazy_compile(
+    r"(?i)\b(?:consider|try|please|rerun|run|running|passing|use|setting|set|with|if)\b.{0,60}(?:_LAUNCH_BLOCKING|_SERIALIZE_KERNEL|ALLOC_CONF|_DEBUG|expandable_segments)"
+)
+# Where torchrun runs the rendezvous itself. A static one uses MASTER_ADDR.
+_ELASTIC = lazy_compile(
+    r"rdzv_backend['\"]?\s{0,12}[:=]\s{0,3}['\"]?(?:c10d|etcd)|elastic/rendezvous/(?:c10d|dynamic|etcd)"
+)
 _STEP_OF = lazy_compile(r"\b(?:StepId=|JOB |STEP |[Jj]ob(?:_?[Ii][Dd])?[=: ]{1,2})(\d{3,12})\b")
 
 
@@ -114,6 +131,11 @@ class RunCircumstances:
             "recorder": lambda: "on" if _shows(_RECORDS, self._lines) else "",
             "checkpoint": lambda: "some" if _saved(facts) else "",
             "machine": lambda: "cloud" if _in_cloud(facts, places, self._lines) else "",
+            "segments": lambda: _segments(self._lines),
+            "detail": lambda: "on" if _in_force(_DETAIL, self._lines) else "",
+            "blocking": lambda: "on" if _in_force(_BLOCKING, self._lines) else "",
+            "verbose": lambda: "on" if _in_force(_VERBOSE, self._lines) else "",
+            "elastic": lambda: "yes" if _shows(_ELASTIC, self._lines) else "",
             "work": lambda: "inference" if _only_infers(facts, self._lines) else "",
         }
         return ways[name]() if name in ways else ""
@@ -206,6 +228,18 @@ def _job(facts: Facts) -> str:
     told += [found[1] for line in lines if (found := _STEP_OF.search(line))]
     ids = {name.partition(".")[0] for name in told} - {""}
     return ids.pop() if len(ids) == 1 else ""
+
+
+def _in_force(regex: re.Pattern[str], texts: list[str]) -> bool:
+    """Whether a line shows that a setting is in force, and does not only advise it."""
+    found = (line for text in texts if regex.search(text) for line in text.split("\n"))
+    return any(regex.search(line) and not _ADVISED.search(line) for line in found)
+
+
+def _segments(texts: list[str]) -> str:
+    if _shows(_NO_SEGMENTS, texts):
+        return "none"
+    return "on" if _in_force(_SEGMENTS, texts) else ""
 
 
 def _older(regex: re.Pattern[str], least: tuple[int, int], texts: list[str]) -> bool:

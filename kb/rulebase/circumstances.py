@@ -26,6 +26,11 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
     "ray": ("old",),  # older than 2.0
     "nccl": ("old",),  # older than 2.18
     "torch": ("old",),  # older than 2.0
+    "segments": ("on", "none"),  # expandable segments of PyTorch's allocator; none where release or system lacks them
+    "detail": ("on",),  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    "blocking": ("on",),  # kernels are launched one after the other: CUDA_LAUNCH_BLOCKING=1 and its like
+    "verbose": ("on",),  # NCCL_DEBUG=INFO, or more
+    "elastic": ("yes",),  # the launcher's own rendezvous sets MASTER_ADDR and MASTER_PORT
     "work": ("inference",),  # an evaluation, generation or service, without any training
 }
 OF_FINDING: Mapping[str, tuple[str, ...]] = {

@@ -21,7 +21,8 @@ _WORKER_IP = lazy_compile(r"\b(?:Worker IP address|ip)[:=] ?((?:\d{1,3}\.){3}\d{
 _WORKER_PID = lazy_compile(r"\b(?:Worker PID|pid)[:=] ?(\d{1,9})\b")
 _PATH = lazy_compile(r"[\"'](/[^\"'\n]{1,300})[\"']")
 _MISSING = lazy_compile(
-    r"(?:No such file or directory|Is a directory|[Nn]ot found|do(?:es)? not exist|doesn't exist)(?: at)?[:( ]{1,3}b?(?:[\"']([^\"'\n]{1,200})[\"']|([./~][\w./~@%+=-]{1,200}))"
+    r"does not appear to have (?:a file|files) named ([\w./-]{1,120}\w)"
+    r"|(?:No such file or directory|Is a directory|[Nn]ot found|do(?:es)? not exist|doesn't exist)(?: at)?[:( ]{1,3}b?(?:[\"']([^\"'\n]{1,200})[\"']|([./~][\w./~@%+=-]{1,200}))"
     r"|[\"']([^\"'\n]{1,200})[\"'] (?:is |was )?(?:not found|does not exist|doesn't exist)"
     r"|(?<![\w\"'])([.~]?/[\w./~@%+=-]{1,200}) (?:is |was )?(?:not found|does not exist|doesn't exist|: No such file)"
 )
@@ -36,6 +37,7 @@ _SIZE = r"[\d.]{1,9} ?[KMGT]i?B"
 _MEMORY = lazy_compile(
     rf"[Tt]ried to allocate (?P<asked>{_SIZE})|(?P<size>{_SIZE}) total capacity|total capac[a-z]{{0,3}} of (?P<size2>{_SIZE})"
     rf"|(?P<free>{_SIZE}) (?:is )?free|available memory is only (?P<free2>{_SIZE})|[Pp]rocess (?:\d{{1,9}} )?has (?P<used>{_SIZE}) memory in use"
+    rf"|(?P<allocated>{_SIZE}) already allocated|(?P<reserved>{_SIZE}) reserved in total by PyTorch"
     rf"|(?P<cap>{_SIZE}) allowed\b|(?P<unused>{_SIZE}) is reserved by PyTorch but unallocated"
 )
 _SAID = lazy_compile(
@@ -121,6 +123,9 @@ def _memory(text: str) -> Mapping[str, str]:
     asked, size, free, used, unused = (sizes.get(name) for name in ("asked", "size", "free", "used", "unused"))
     if asked is None or free is None:
         return {}
+    if (reserved := sizes.get("reserved")) is not None:  # as releases before 2.1 state it
+        used = reserved
+        unused = max(0.0, reserved - sizes.get("allocated", reserved))
     if "cap" in sizes and free > asked:
         return {"memory": "capped", "cap": f"{sizes['cap']:.2f} GiB"}
     if unused is not None and free + unused > asked:

@@ -1,0 +1,34 @@
+"""Settings that the logs show to be in force, so that no step asks for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.facts.circumstances import RunCircumstances
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
+from kb.facts.topology import Places
+from tests.support.kb_samples import BOOK, scanned
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "segments", "on"),
+        ("If reserved memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "segments", ""),
+        ("Warning: expandable_segments not supported on this platform", "segments", "none"),
+        ("1.00 GiB free; 9.00 GiB reserved in total by PyTorch) If reserved memory", "segments", "none"),
+        ("RuntimeError: Rank 1 is running CollectiveFingerPrint(SequenceNumber=21", "detail", "on"),
+        ("set TORCH_DISTRIBUTED_DEBUG=DETAIL to see which parameters", "detail", ""),
+        ("CUDA_LAUNCH_BLOCKING=1", "blocking", "on"),
+        ("For debugging consider passing CUDA_LAUNCH_BLOCKING=1", "blocking", ""),
+        ("n1:77:77 [0] NCCL INFO Bootstrap : Using eth0", "verbose", "on"),
+        ("Please run with NCCL_DEBUG=INFO for details", "verbose", ""),
+        ("  rdzv_backend     : c10d", "elastic", "yes"),
+        ("  rdzv_backend     : static", "elastic", ""),
+    ],
+)
+def test_what_is_in_force_is_not_what_is_advised(line: str, name: str, value: str) -> None:
+    """Libraries name the same variables in their advice."""
+    facts = Facts(Evidence(streams=(scanned(f"step 1 loss 2.0\n{line}\n", BOOK),)))
+    assert RunCircumstances(facts, Places(facts)).get(name) == value
