@@ -30,7 +30,10 @@ _TASKS = lazy_compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 _ANNOUNCED = lazy_compile(
     r"\b([Rr]ank|[Ww]orker|[Pp]rocess|[Mm]ember|JAX process|MEMBER)[:= #]{1,2}(\d{1,6}) ?(?:/| of ) ?(\d{1,6})\b"
 )
-_STATED = lazy_compile(r"store_based_barrier_key:1 with (\d{1,6}) nodes|\busing world size: ?(\d{1,6})\b")
+_STATED = lazy_compile(
+    r"store_based_barrier_key:1 with (\d{1,6}) nodes|\busing world size: ?(\d{1,6})\b"
+    r"|All distributed processes registered\. Starting with (\d{1,6}) processes"
+)
 # a rank that says that it has started, within a line
 _STARTED = lazy_compile(
     r"\b(?:[Pp]rocess rank|Rank|GLOBAL_RANK)[:= ]{1,2}(\d{1,6})(?:, device\b|: Completed store-based barrier\b|, MEMBER\b)"
@@ -52,8 +55,8 @@ class Place:
         return (self.rank, None, None) if self.rank is not None else (None, self.node, self.local)
 
 
-def _world_of_heads(facts: Facts) -> int:
-    """Return the number of ranks that the starts of the logs state; 0 if none does, or if they contradict each other.
+def _stated_world(facts: Facts) -> int:
+    """Return the number of ranks that the starts and ends of the logs state; 0 if none does, or if they contradict each other.
 
     Either PyTorch or the framework states it, or each rank announces itself, as in `rank 3 of 8`; a rank's own log may be
     missing if all others are those of the ranks that they announce.
@@ -62,8 +65,9 @@ def _world_of_heads(facts: Facts) -> int:
     stated: set[int] = set()
     own: list[bool] = []
     for stream in facts.of_kind("job"):
-        stated |= {int(first or second) for first, second in _STATED.findall(stream.summary.head)}
-        announced = _ANNOUNCED.findall(stream.summary.head)
+        kept = f"{stream.summary.head}\n{stream.summary.tail}"
+        stated |= {int(next(filter(None, sizes))) for sizes in _STATED.findall(kept)}
+        announced = _ANNOUNCED.findall(kept)
         for word, number, world in announced:
             found.setdefault(int(world), set()).add(int(number) - (word.startswith("MEMBER")))
         own.append({int(number) for _, number, _ in announced} == {stream.summary.ref.resource.rank})
@@ -90,7 +94,7 @@ class Places:
         self._bus: dict[tuple[str, int], int] = {}
         self._starts = [(index, item) for index, item in facts.structures("nccl_init")]
         sizes = [size for _, item in self._starts if isinstance(size := item.fields.get("nranks"), int)]
-        self._told = facts.evidence.job.world_size or max(sizes, default=0) or _world_of_heads(facts)
+        self._told = facts.evidence.job.world_size or max(sizes, default=0) or _stated_world(facts)
         self._read_job()
         self._read_starts()
         self._read_blocks()
@@ -318,18 +322,16 @@ class Places:
         return f"{self._told} ranks" if self._told else f"at least {self.least_world} ranks"
 
     def share(self, ranks: int, known: int | None = None) -> str:
-        """Return a number of ranks as a share: of the job where a source states its size, else of those that the logs name.
+        """Return a number of ranks as a share: of the job where a source states its size, else of those that occur.
+
+        Without a stated size, there can be more ranks than occur, so it is never all of them.
 
         `known`: the number of processes that were counted, if these are not all that occur.
         """
         seen = len(self.ranks) if known is None else known
         if self._told and known in (None, self._told):
             return f"{ranks} of {self._told} ranks"
-        return (
-            f"all {ranks} ranks that the logs name"
-            if ranks >= seen
-            else f"{ranks} of the {seen} ranks that the logs name"
-        )
+        return f"{ranks} ranks" if ranks >= seen else f"{ranks} of at least {seen} ranks"
 
     def allows(self, rank: int) -> bool:
         """Whether the job can have this rank: its size is unknown, or larger."""

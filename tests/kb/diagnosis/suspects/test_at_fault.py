@@ -351,7 +351,7 @@ def test_the_one_that_does_not_wait_is_named() -> None:
 
     assert (only.rank, only.why) == (
         5,
-        "7 of the 8 ranks that the logs name timed out, lost a peer or were stopped; this one reports none of that",
+        "7 of at least 8 ranks timed out, lost a peer or were stopped; this one reports none of that",
     )
 
 
@@ -628,7 +628,7 @@ def test_the_size_of_a_job_is_only_stated_where_a_source_states_it() -> None:
     text = "".join(f"[rank{n}]: {line}\n" for n in range(4) for line in KEY.splitlines())
     unnamed = KEY * 3 + "[rank3]: ready\n" + KEY
 
-    assert [item.why for item in suspects_of(text)] == ["seen on all 4 ranks that the logs name"]
+    assert [item.why for item in suspects_of(text)] == ["seen on 4 ranks"]
     assert [item.why for item in suspects_of(text, job=Job(world_size=4))] == ["seen on 4 of 4 ranks"]
     assert [item.why for item in suspects_of("[rank2]: ready\n" + unnamed)] == [
         "seen 4 times in a job of at least 4 ranks"
