@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import SUSPECTS
+from kb.diagnosis.suspects.late import TIMED_OUT
+from kb.diagnosis.suspects.missing import SEVERAL
 from kb.diagnosis.suspects.ranking import with_scores
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
+from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 from kb.report import ONE_SIDE, Suspect
 
@@ -18,6 +21,8 @@ _RUNNING = lazy_compile(
     r"Rank (\d{1,7}) is running (?:\w{1,20} )?collective: CollectiveFingerPrint\((.{0,120}?)(?:, TensorDtypes|, TensorDeviceTypes|\)|$)"
 )
 _OPERATION = lazy_compile(r"(?:OpType=|TensorShape=)(\w{1,40}|\[[\d, ]{0,80}\])")
+# Collectives whose sizes are the same on all ranks of a group; others may send each rank another part.
+_EQUAL = frozenset({"ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"})
 _PARAMS = lazy_compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) params")
 _OF_WORK = ("op", "numel_in", "numel_out")
 _SEVERAL = 3  # ranks that report the same work, from which on another one's is the exception
@@ -43,6 +48,46 @@ def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Sus
     return with_scores(
         Suspect("rank", places.node_of(rank), rank, why=why) for rank, why in list(_odd_ones(prints, named))[:SUSPECTS]
     )
+
+
+def differing_waits(ranked: Ranked, facts: Facts, places: Places) -> tuple[Suspect, ...]:
+    """Where the watchdogs of most ranks name one collective, return the ranks whose watchdog names another one by its number.
+
+    It is another one if its operation differs, or its size, where an operation has the same size on all ranks.
+    """
+    if ranked.best.fault.id != TIMED_OUT:
+        return ()
+    groups: dict[tuple[object, object], dict[int, Structure]] = {}
+    for index, item in facts.structures("watchdog"):
+        rank = places.place(index, item.resource).rank
+        rank = item.fields.get("pg_rank") if rank is None and not item.fields.get("pg") else rank
+        if isinstance(rank, int) and item.fields.get("seq") is not None:
+            groups.setdefault((item.fields.get("pg"), item.fields.get("seq")), {}).setdefault(rank, item)
+    odd = next(filter(None, map(_of_other_kind, groups.values())), {})
+    return with_scores(
+        Suspect("rank", places.node_of(rank), rank, why=why) for rank, why in list(odd.items())[:SUSPECTS]
+    )
+
+
+def _of_other_kind(waits: Mapping[int, Structure]) -> Mapping[int, str]:
+    """Return the ranks that wait in another collective than more than half of a group, each with what shows it."""
+    kinds = Counter(map(_kind, waits.values()))
+    (usual, often), *others = kinds.most_common() or [((), 0)]
+    if not others or 2 * often <= len(waits) or often < SEVERAL:
+        return {}
+    return {rank: _other(_kind(item), usual) for rank, item in sorted(waits.items()) if _kind(item) != usual}
+
+
+def _kind(item: Structure) -> tuple[str, ...]:
+    """Return the operation of a collective, and its sizes where these are the same on all ranks."""
+    op = str(item.fields.get("op") or "")
+    sizes = (item.fields.get("numel_in"), item.fields.get("numel_out")) if op in _EQUAL else ()
+    return (op, *map(str, sizes))
+
+
+def _other(own: Sequence[str], usual: Sequence[str]) -> str:
+    told, theirs = (f"{kind[0]}{f' of {kind[1]} elements' if len(kind) > 1 else ''}" for kind in (own, usual))
+    return f"waits in {told} where most others wait in {theirs}, under the same number"
 
 
 def _odd_ones(prints: Mapping[int, str], named: Mapping[int, int]) -> Iterator[tuple[int, str]]:

@@ -62,6 +62,7 @@ BOOK = Rulebook(
             Pattern("c", regex="Connection closed by remote peer (?P<peer>\\S+)"),
             role="symptom",
         ),
+        rule("waits", "collective_timeout", Pattern("w", structure=StructureTest("watchdog")), role="symptom"),
         rule("store", "rendezvous", Pattern("w", regex=r"waiting for clients\. \d+/\d+ clients joined")),
         rule("slow", "straggler", Pattern("s", regex=r"stragglers: \[(?P<ranks>[\d, ]+)\]")),
         rule("key", "code_bug", Pattern("k", exception=ExceptionTest(type="KeyError"))),
@@ -219,6 +220,24 @@ def test_a_list_of_nodes_is_taken_apart() -> None:
     text = "srun: error: Nodes cn-a[08-10] not responding\n"
 
     assert [item.node for item in suspects_of(text)] == ["cn-a08", "cn-a09", "cn-a10"]
+
+
+def watchdogs(*sizes: int, seq: int = 40) -> str:
+    """The lines of the watchdogs of ranks that wait in collectives of these sizes."""
+    return "".join(
+        f"[rank{rank}]:[E ProcessGroupNCCL.cpp:523] [Rank {rank}] Watchdog caught collective operation timeout: "
+        f"WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn={size}, NumelOut={size}, Timeout(ms)=600000) "
+        "ran for 600218 milliseconds before timing out.\n"
+        for rank, size in enumerate(sizes)
+    )
+
+
+def test_the_rank_that_waits_in_another_collective_stands_out() -> None:
+    """Under the same number; where two sides are as large, or all wait in the same one, nobody does."""
+    odd = suspects_of(watchdogs(512, 512, 64, 512))
+    assert [(item.rank, "ALLREDUCE of 64 elements" in item.why) for item in odd] == [(2, True)]
+    assert not any("elements" in item.why for item in suspects_of(watchdogs(512, 512, 64, 64)))
+    assert not any("elements" in item.why for item in suspects_of(watchdogs(512, 512, 512)))
 
 
 def test_a_time_limit_is_the_jobs() -> None:
