@@ -68,6 +68,7 @@ def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
         folded, _ = _fold(alone[0], [item for _, item in loose if item.fault.id != alone[0].best.fault.id], facts)
         gone = {finding.rule.id for finding in folded.folded}
         alone = [folded, *(other for other in alone[1:] if other.best.rule.id not in gone)]
+    ranked = [item for item in ranked if item is ranked[0] or not _in_same_lines(ranked[0], item)]
     if ranked and alone and _ended_by(alone[0].best, ranked[0].best, facts):
         caused = [item for item in ranked[1:] if explains(item.best, alone[0].best)]  # such as ranks that diverged
         others = [item for item in ranked if item not in caused]
@@ -75,6 +76,13 @@ def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
     else:
         ranked = ranked + alone
     return [_confident(item, ranked) for item in ranked]
+
+
+def _in_same_lines(cause: Ranked, effect: Ranked) -> bool:
+    """Whether a fault that another one explains has no line of its own: no event is the consequence of itself."""
+    told = {(signal.stream, signal.offset) for finding in cause.findings for signal in finding.signals}
+    own = {(signal.stream, signal.offset) for finding in effect.findings for signal in finding.signals}
+    return explains(cause.best, effect.best) and own <= told
 
 
 def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:

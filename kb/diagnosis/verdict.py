@@ -45,6 +45,8 @@ _NOTICES = frozenset(
 )  # Unix signals that notify a program without ending it
 _THREAD_HEADER = lazy_compile(r"Exception in thread [^\n]{1,200}:\s*$")
 _RAISES = lazy_compile(r"\s+raise \w")  # the source of a frame
+_OF_NODES = frozenset({"hardware", "network"})  # domains of faults that are there whether a job runs or not
+DRIVER = "driver_mismatch"  # id of the fault class
 _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
 
 
@@ -342,6 +344,8 @@ def _phase_of(best: Finding, facts: Facts, completion: Completion) -> Phase:
             return "hung"
         if not any(True for _ in facts.of_kind("job")):  # a node's own log shows no job
             return "unknown"
+        if facts.last_point() is None and (best.fault.domain in _OF_NODES or best.fault.id == DRIVER):
+            return "unknown"  # a check or a tool reports it, and no line is of a run
     return "failed"
 
 

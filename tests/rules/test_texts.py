@@ -165,3 +165,16 @@ def test_every_placeholder_of_a_command_has_words_for_what_to_put_in():
         for command in commands
         if re.search(r"(?:^|[ |/])(?:FILE|SHARD|PATH|PID|PREFIX|DIR|CHECKPOINT\w*)\b", command)
     ]
+
+
+_CHANGES = re.compile(
+    r"(?i)\b(?:download (?:it|them|or)|rebuild|convert (?:or|the|it)|exclude the|copy (?:it|what)|lower (?:the|workers)|set [A-Z_]{4,}|end what|skip damaged)\b"
+)
+
+
+def test_a_step_that_is_read_only_changes_nothing() -> None:
+    """Such a step is labelled as one that anybody may take at any time."""
+    looks = {action.id for action in BOOK.actions.values() if action.grade == "look"}
+    steps = (step for rule in BOOK.rules for part in parts(rule) for step in part.remediation)
+
+    assert not [step.text for step in steps if step.action in looks and _CHANGES.search(step.text)]

@@ -57,6 +57,14 @@ def test_a_cause_comes_before_its_consequence_by_the_table() -> None:
     assert any("consequence of: ecc" in reason for reason in places[1].reasons)
 
 
+def test_a_line_is_no_consequence_of_itself() -> None:
+    """Where a second rule reads the very lines of the first, and the table says that one explains the other."""
+    same = stream(found={"oom#line": at(200), "ecc#line": at(200)})
+    assert order(ranked(OOM, ECC, streams=(same,))) == ["gpu_memory_ecc"]
+    more = stream(found={"oom#line": [*at(100), *at(200)], "ecc#line": at(200)})
+    assert order(ranked(OOM, ECC, streams=(more,))) == ["gpu_memory_ecc", "cuda_oom"]
+
+
 def test_a_cause_seen_much_later_explains_nothing() -> None:
     """Minutes after the end the table has no say."""
     one = stream(found={"oom#line": at(100, 1000.0), "ecc#line": at(200, 5000.0)})

@@ -136,6 +136,12 @@ def test_the_phase_of_a_fault(name: str, expected: str) -> None:
     assert phase("fault", places(known), known, Completion()) == expected
 
 
+def test_a_fault_of_a_node_alone_ends_no_run() -> None:
+    """Where no line is of a run, a check reports it, and nobody knows what it did to the job."""
+    known = facts(stream(found={"ecc#line": [place(50)]}))
+    assert phase("fault", places(known), known, Completion()) == "unknown"
+
+
 def test_a_rule_about_hangs_of_a_run_that_ended() -> None:
     """A match of this rule means a hang where the probes looked at a running job, and a failure where there was none to look at."""
     known = seen("odd")
