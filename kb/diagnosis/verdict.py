@@ -342,11 +342,15 @@ def _phase_of(best: Finding, facts: Facts, completion: Completion) -> Phase:
     if completion.bad_state is None and not failure_signs(facts):
         if _only_in_stacks(best, facts):  # someone dumped the stacks of a live process, and nothing shows its end
             return "hung"
-        if not any(True for _ in facts.of_kind("job")):  # a node's own log shows no job
+        if _shows_no_run(best, facts):
             return "unknown"
-        if facts.last_point() is None and (best.fault.domain in _OF_NODES or best.fault.id == DRIVER):
-            return "unknown"  # a check or a tool reports it, and no line is of a run
     return "failed"
+
+
+def _shows_no_run(best: Finding, facts: Facts) -> bool:
+    """Whether no log is of a job, or all that a log shows is what a check or a tool reports of a node."""
+    of_node = best.fault.domain in _OF_NODES or best.fault.id == DRIVER
+    return not any(True for _ in facts.of_kind("job")) or (of_node and facts.last_point() is None)
 
 
 def _only_in_stacks(best: Finding, facts: Facts) -> bool:
