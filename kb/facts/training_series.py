@@ -19,6 +19,8 @@ from kb.scanning.summary import Series, StageMark, StreamSummary
 from kb.values import dataclass
 
 BAR = "tqdm"
+MLPERF = "mlperf"
+LEAST_EPOCHS = 2  # lines whose step is the number of the epoch before it, from which on this is no chance
 RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another attempt in the same file
 OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
 LEAST_ELAPSED, ELAPSED = 8, 3.0  # lines, and the factor from the first to the last, of the time since the start
@@ -55,7 +57,7 @@ class _Bar:
 
 def training_series(summary: StreamSummary) -> Series:
     """Return the series of a stream, with the bars of evaluations marked, and steps added to lines without one."""
-    series = _without_false_start(_without_elapsed(summary.series), summary)
+    series = _without_false_start(_without_elapsed(_with_epochs_as_such(summary.series)), summary)
     bars = [at for at, p in enumerate(series.points) if _is_bar(p)]
     stepless = any(_belongs_to_a_step(p) for p in series.points)
     if len(bars) < 2 and not stepless:
@@ -66,6 +68,22 @@ def training_series(summary: StreamSummary) -> Series:
     if stepless:
         _number_lines(points, thinned=series.mask != 0)
     return replace(series, points=tuple(points))
+
+
+def _with_epochs_as_such(series: Series) -> Series:
+    """Return the series with the "steps" of MLPerf's lines as epochs, where each is the number of the epoch that just ended."""
+    own = [point for point in series.points if point.format == MLPERF]
+    pairs = [(later.step, before.epoch) for before, later in pairwise(own) if later.step is not None]
+    if len(pairs) < LEAST_EPOCHS or any(step != epoch for step, epoch in pairs):
+        return series
+
+    def told(point: ProgressPoint) -> ProgressPoint:
+        counts = point.format == MLPERF and point.step is not None
+        return replace(point, step=None, epoch=float(point.step or 0)) if counts else point
+
+    last = told(series.last) if series.last is not None else None
+    first = told(series.first) if series.first is not None else None
+    return replace(series, points=tuple(map(told, series.points)), first=first, last=last)
 
 
 def _without_false_start(series: Series, summary: StreamSummary) -> Series:

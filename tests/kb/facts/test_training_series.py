@@ -8,7 +8,7 @@ from kb.facts.stream_facts import StreamFacts
 from kb.facts.training_series import steps_over_epochs, training_series
 from kb.model import ProgressPoint, StreamRef
 from kb.scanning.scanner import scan
-from tests.support.kb_samples import PLAN, matcher, stream
+from tests.support.kb_samples import BOOK, PLAN, matcher, scanned, stream
 
 ENGINE = matcher()
 
@@ -44,6 +44,20 @@ def read(text: str) -> StreamFacts:
 def counted(facts: StreamFacts) -> set[tuple[int | None, int | None]]:
     """Steps and totals of the training."""
     return {(p.step, p.total) for p in facts.points}
+
+
+def test_the_steps_of_mlperf_can_be_epochs() -> None:
+    """A benchmark may report its figures once an epoch, and call that a step."""
+
+    def lines(step: int) -> str:
+        return "".join(
+            f':::MLLOG {{"key": "epoch_stop", "value": null, "metadata": {{"epoch_num": {number}}}}}\n'
+            f':::MLLOG {{"key": "tracked_stats", "value": {{"throughput": 9.5}}, "metadata": {{"step": {number * step}}}}}\n'
+            for number in range(1, 5)
+        )
+
+    assert {point.step for point in training_series(scanned(lines(1), BOOK)).points} == {None}
+    assert {point.step for point in training_series(scanned(lines(300), BOOK)).points} == {None, 300, 600, 900, 1200}
 
 
 def test_the_bar_of_an_evaluation_counts_no_training_steps() -> None:
