@@ -69,7 +69,7 @@ def _before(left: Signal, right: Signal) -> bool:
     if left.time is None or right.time is None or (left.stream == right.stream and not (left.timed and right.timed)):
         return False  # several processes write one log as their buffers happen to be flushed
     if left.stream == right.stream:
-        return left.time <= right.time and (left.time < right.time or left.offset < right.offset)
+        return left.time < right.time
     return left.timed and left.time + CLOCK_SKEW < right.time
 
 

@@ -680,6 +680,17 @@ def test_who_reports_first_in_separate_logs_is_only_known_by_the_clock(times, le
     assert [item.why for item in suspects_of(*both, *logs)] == [leading, rest]
 
 
+@pytest.mark.parametrize(("second", "leading"), [("01", "seen in own log"), ("05", "first to report it")])
+def test_the_same_second_of_one_log_shows_no_order(second: str, leading: str) -> None:
+    """Two of eight ranks report it; their buffers may have been flushed in another order."""
+    said = "ERROR DDP expects same model across all ranks\n"
+    text = f"[rank6]: 2027-02-09 17:40:01 {said}[rank1]: 2027-02-09 17:40:{second} {said}"
+
+    found = suspects_of("[rank7]: ready\n" + text, job=Job(world_size=8))
+
+    assert [(item.rank, item.why) for item in found][0] == (6, leading)
+
+
 def test_without_times_the_order_in_a_log_is_called_just_that() -> None:
     """Two of eight ranks raise in the log of the job: their buffers may have been flushed in another order."""
     text = "".join(f"[rank{n}]: {line}\n" for n in (6, 1) for line in KEY.splitlines())
