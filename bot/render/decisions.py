@@ -61,7 +61,9 @@ def _while_it_runs(report: Report) -> str:
     if decision.advice == "fix_first":
         return _fixed_while_it_runs(report, stop)
     head = _head(report)
-    return f"{stop}{_LATER[report.phase]}, then {head[:1].lower()}{head[1:]}"
+    later = _LATER[report.phase]
+    when = f"If the job still runs, stop it{later}" if later and not report.job.state else f"{stop}{later}"
+    return f"{when}, then {head[:1].lower()}{head[1:]}"
 
 
 def _fixed_while_it_runs(report: Report, stop: str) -> str:

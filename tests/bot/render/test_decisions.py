@@ -36,6 +36,12 @@ def _report(phase, state, decision, fault="deadlock", grade="safe"):
             Decision("requeue_without", ON_B),
             "Stop the job at its next checkpoint, then requeue without node-b.",
         ),
+        (
+            "degraded",
+            None,
+            Decision("requeue_without", ON_B),
+            "If the job still runs, stop it at its next checkpoint, then requeue without node-b.",
+        ),
         ("degraded", "RUNNING", Decision("none"), "No restart needed."),
     ],
 )

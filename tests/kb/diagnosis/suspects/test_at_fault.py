@@ -688,7 +688,7 @@ def test_the_same_second_of_one_log_shows_no_order(second: str, leading: str) ->
 
     found = suspects_of("[rank7]: ready\n" + text, job=Job(world_size=8))
 
-    assert [(item.rank, item.why) for item in found][0] == (6, leading)
+    assert (found[0].rank, found[0].why) == (6, leading)
 
 
 def test_without_times_the_order_in_a_log_is_called_just_that() -> None:
