@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from kb.regex.re_tree import REPEATS, parsed, sre
@@ -74,13 +75,12 @@ def first_stage(patterns: Sequence[ScanPattern]) -> FirstStage:
     of_gate: dict[_Word, list[int]] = {}
     whole: list[int] = []
     for index, pattern in enumerate(patterns):
-        words = None if pattern.once else words_of(pattern)
-        gates = gates_of(pattern) if words is None else None
+        words, gates = _chosen(pattern)
         if words is None and gates is None:
             whole.append(index)
-        for of, texts in ((of_word, words), (of_gate, gates)):
-            for text in texts or ():
-                of.setdefault((text.lower(), True) if _ignores_case(pattern) else (text, False), []).append(index)
+        for of, chosen in ((of_word, words), (of_gate, gates)):
+            for word in chosen or ():
+                of.setdefault(word, []).append(index)
     kept = _without_longer(of_word)
     return FirstStage(
         tuple(_searched(word) for word in kept),
@@ -89,6 +89,19 @@ def first_stage(patterns: Sequence[ScanPattern]) -> FirstStage:
         _gates({gate: found for gate, found in of_gate.items() if not _is_common(gate)}),
         _gates({gate: found for gate, found in of_gate.items() if _is_common(gate)}),
     )
+
+
+@lru_cache(maxsize=8192)
+def _chosen(pattern: ScanPattern) -> tuple[tuple[_Word, ...] | None, tuple[_Word, ...] | None]:
+    """Return a pattern's words, else its gates. Rule bases that are built one after the other differ in few patterns."""
+    words = None if pattern.once else words_of(pattern)
+    gates = gates_of(pattern) if words is None else None
+    folded = _ignores_case(pattern) if words or gates else False
+    return _cased(words, folded), _cased(gates, folded)
+
+
+def _cased(words: _Words | None, folded: bool) -> tuple[_Word, ...] | None:
+    return None if words is None else tuple((word.lower(), True) if folded else (word, False) for word in words)
 
 
 def _gates(of_gate: Mapping[_Word, Sequence[int]]) -> Gates:
