@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 
 from kb.model import OWN, RESIZED, ProgressPoint, StreamRef
 from kb.parsers.logs.prefixes import HEAD, peel_head
@@ -225,23 +226,28 @@ class IterationLines:
         return series_of(points, self._seen, self._main.mask, self._beside.mask)
 
     def _read_noted(self, offset: int, form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
-        line = text.partition(b"\n")[0]
-        match = FORMATS[form].find.match(line, at)
-        point = FORMATS[form].read(match) if match else None
-        if (
-            point is None and FORMATS[form].name not in BESIDE
-        ):  # a line beside the iterations is of its form, or of none
-            point = read_line(line)
+        point = _read(form, text, at, year)
         if point is None:
             return None
-        prefix = peel_head(line[:HEAD])
-        ranks = (prefix.rank, point.rank, self._ref.resource.rank)
-        rank = next((item for item in ranks if item is not None), None)
-        time = point.time if point.time is not None else prefix.time
-        if time is None:
-            # a stamp after a bar is that of the message glued to it, written later
-            time = find_time(line[prefix.end : min(prefix.end + 128, at if point.format in _BARS else len(line))], year)
-        return changed(point, offset=offset, rank=rank, time=time)
+        return changed(point, offset=offset, rank=self._ref.resource.rank if point.rank is None else point.rank)
+
+
+@lru_cache(maxsize=4096)  # whoever follows a log reads the lines since the last look again
+def _read(form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
+    """Return the point of an iteration line, with the rank and the time that the line states; its offset is undefined."""
+    line = text.partition(b"\n")[0]
+    match = FORMATS[form].find.match(line, at)
+    point = FORMATS[form].read(match) if match else None
+    if point is None and FORMATS[form].name not in BESIDE:  # a line beside the iterations is of its form, or of none
+        point = read_line(line)
+    if point is None:
+        return None
+    prefix = peel_head(line[:HEAD])
+    time = point.time if point.time is not None else prefix.time
+    if time is None:
+        # a stamp after a bar is that of the message glued to it, written later
+        time = find_time(line[prefix.end : min(prefix.end + 128, at if point.format in _BARS else len(line))], year)
+    return changed(point, rank=point.rank if prefix.rank is None else prefix.rank, time=time)
 
 
 def _noted(form: int, data: bytes, base: int, start: int, at: int) -> _NotedLine:
