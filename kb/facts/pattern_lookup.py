@@ -21,6 +21,7 @@ from kb.scanning.summary import Place
 if TYPE_CHECKING:
     from kb.metrics.series_detectors.finding import SeriesFinding
 
+_NOTHING = PatternResult()  # what most of a thousand patterns give
 LEAST_POINTS = 5  # minimum number of values of a metric for a series
 
 
@@ -39,10 +40,10 @@ class PatternLookup:
         if pattern.exception is not None:
             raised = self._raised(pattern.exception.type)
             raised = self._unexplained(raised) if pattern.exception.classified else raised
-            return self._structured(key, pattern, raised, exception_test(pattern.exception))
+            return self._structured(key, pattern, raised, exception_test(pattern.exception)) if raised else _NOTHING
         if pattern.structure is not None:
             found = self.facts.structures(pattern.structure.kind)
-            return self._structured(key, pattern, found, structure_test(pattern.structure))
+            return self._structured(key, pattern, found, structure_test(pattern.structure)) if found else _NOTHING
         if pattern.detect is not None:
             return self._detector(key, pattern.detect)
         if pattern.series is not None:
@@ -81,10 +82,13 @@ class PatternLookup:
         return who.rank is None and who.pid is not None and bool(self.facts.structures("process_start"))
 
     def _lines(self, key: str, pattern: Pattern) -> PatternResult:
+        hit = self.facts.streams_hit(key)
+        if not hit:
+            return _NOTHING
         signals: list[Signal] = []
         ranks: dict[int | None, int] = {}
         count = 0
-        for index in self.facts.streams_hit(key):
+        for index in hit:
             facts = self.facts.streams[index]
             hits = facts.summary.hits[key]
             here = [self._line_signal(key, index, place) for place in hits.places()]
