@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import typer.testing
 from sqlalchemy import create_engine
 
 from bot.rulebase.loader import Knowledge, default_folder
@@ -103,6 +105,14 @@ class Command:
 def databases_made_quickly() -> Iterator[None]:
     """Make the databases of this process quickly; commands in processes of their own make theirs as always."""
     with quick_databases():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """Make the commands of the command line once, as a process does, and not for each one that is invoked here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.testing._get_command))
         yield
 
 

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Generator
 from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -126,8 +125,14 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
 def _children() -> set[int]:
     """The ids of this process' own children: psutil would look at every process of the machine, after each test."""
     try:
-        return {
-            int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()
-        }
+        return {int(pid) for task in os.listdir("/proc/self/task") for pid in _children_of(task)}  # noqa: PTH208 - faster, after each test
     except OSError:  # not Linux, or a thread that ended meanwhile
         return {child.pid for child in psutil.Process().children()}
+
+
+def _children_of(task: str) -> list[bytes]:
+    file = os.open(f"/proc/self/task/{task}/children", os.O_RDONLY)
+    try:
+        return os.read(file, 1 << 16).split()
+    finally:
+        os.close(file)
