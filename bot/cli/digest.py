@@ -6,10 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.cli.console import STDOUT, Progress, say, say_json
-from bot.config.file import read
-from bot.demo.sample_incidents import fill_store as make
 from bot.digest.codec import dumps
-from bot.digest.html import page
 from bot.digest.phrases import zone_named
 from bot.digest.terminal import text
 from bot.render.text_format import many
@@ -46,6 +43,9 @@ def run(
             f"{many(left_out, 'failure')} diagnosed from files, not from a cluster: not counted. --by-hand counts {'it' if left_out == 1 else 'them'}.",
             err=True,
         )
+    if html is not None:
+        from bot.digest.html import page
+
     if html == STDOUT:
         say(page(digest).decode(), end="")
     elif html is not None:
@@ -63,6 +63,8 @@ def fill(days: int, seed: int) -> None:
     Raises:
         SignalboxError: the store has real incidents.
     """
+    from bot.demo.sample_incidents import fill_store as make
+
     with Database(database_url()) as store, Progress("days of incidents", days) as bar:
         count = make(store, knowledge().rulebook, datetime.now(UTC), days=days, seed=seed, tell=bar.tell)
     say(f"Added {many(count, 'made-up incident')} over {many(days, 'day')} to the store, each marked as such. Try:")
@@ -72,5 +74,9 @@ def fill(days: int, seed: int) -> None:
 
 def _zone(tenant: str) -> str:
     """The tenant's time zone; UTC if none is configured."""
-    known = read().tenants_of_chat.get(tenant) if config_path() is not None else None
+    if config_path() is None:
+        return "UTC"
+    from bot.config.file import read
+
+    known = read().tenants_of_chat.get(tenant)
     return known.zone if known is not None else "UTC"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,14 @@ from markupsafe import Markup
 
 from bot.digest import lead, phrases
 from bot.digest.charts import captions, drawn
+from bot.digest.tiles import tiles
 from bot.render.html_tables import stacked
-from bot.render.text_format import joined, many
 from kb.digest.definitions import DEFINITIONS
 from kb.digest.digest import Digest
 from kb.digest.recovery_times import TERMS
-from kb.digest.statistics import Spread, Sum
+from kb.digest.statistics import Spread
 
 _HOURS = "%a %d %b %H:%M"
-
-
-@dataclass(frozen=True, slots=True)
-class FigureTile:
-    """A headline figure with its change since the previous week."""
-
-    name: str
-    value: str
-    told: str
 
 
 def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
@@ -62,44 +52,6 @@ def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
         short_week=phrases.short_week,
     )
     return text.encode("utf-8", "replace")
-
-
-def tiles(digest: Digest) -> list[FigureTile]:
-    """The four headline figures."""
-    this, before = digest.this, digest.before
-    lost, ineffective = digest.gpu_hours, digest.ineffective
-    between, ratio = this.between.value, ineffective.effective
-    return [
-        FigureTile(
-            "Failures",
-            str(digest.failures),
-            f"{phrases.arrow(digest.failures, before.failures)}, of {digest.jobs} jobs",
-        ),
-        FigureTile(
-            "GPU-hours lost",
-            phrases.amount(lost),
-            joined([_moved(lost, before.gpu_hours), f"n = {lost.n} of {lost.of}"]),
-        ),
-        FigureTile(
-            "Between failures",
-            "-" if between is None else f"{phrases.hours(between)} h",
-            f"not enough data (n = {this.between.n})"
-            if between is None
-            else joined([phrases.moved(between, before.between.value) or "mean", f"n = {this.between.n}"]),
-        ),
-        FigureTile(
-            "Effective ratio",
-            "-" if ratio is None else phrases.fine(ratio),
-            f"not enough data (n = {ineffective.known})"
-            if ratio is None
-            else f"of {many(ineffective.jobs, 'interrupted job')}, n = {ineffective.known}",
-        ),
-    ]
-
-
-def _moved(now: Sum, before: Sum) -> str:
-    """The change of a sum since the previous week, where both are known."""
-    return phrases.arrow(now.value, before.value) if all(item.n or not item.of for item in (now, before)) else ""
 
 
 def _pictures(digest: Digest) -> dict[str, dict[str, str]]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from bot.digest import lead, phrases
-from bot.digest.html import tiles
+from bot.digest.tiles import tiles
 from bot.render.columns import Column, aligned
 from bot.render.text_format import shown
 from kb.digest.definitions import DEFINITIONS

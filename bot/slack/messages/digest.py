@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.digest import lead, phrases
 from bot.digest.codec import loads
-from bot.digest.html import tiles
+from bot.digest.tiles import tiles
 from bot.render.text_format import many
 from bot.slack.blocks.builders import actions, bullets, button, header, newline, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
