@@ -50,6 +50,7 @@ OTHER_PARTY = re.compile(
 MOST_BEHIND = 400  # lines behind the deciding one in which the end of the program is looked for
 _CLOSING_WORDS = 6
 _CLOSED_WITHIN = 6  # lines
+_MOST_BACK = 3  # lines of a program, each of which says less than the one before
 _FEW_WORDS = 3  # of a line that tells less than an error right before it
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|File \\?\"[^\"\n]{1,400}\", line \d")
 # errors of Python code itself, whose words name nothing but the code
@@ -125,9 +126,7 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
         first = _reason(kept, _key_of(case.decisive, case)) if case.decisive and not overcome else None
         for read in kept:
             line, key = read.line, read.key
-            foreign = (
-                _ANNOUNCED_HARM if is_foreign(message_in(line.whole[peel(line.whole.encode()).end :].strip())) else 0
-            )
+            foreign = _ANNOUNCED_HARM if _is_foreign(line) else 0
             event = found.setdefault(key, _EventBuilder())
             event.lines.setdefault(case.id, []).append(line)
             event.raised = read.raised
@@ -145,8 +144,18 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
 def _reason(kept: Sequence[_ReadLine], first: tuple[str, ...]) -> tuple[str, ...]:
     """The words of the event that came first.
 
-    If they only say that the program stops, or that something below it failed, those of the error before.
+    If they only say that the program stops, or that something below it failed, those of the error before, and so on.
     """
+    for _ in range(_MOST_BACK):
+        before = _before(kept, first)
+        if before == first:
+            break
+        first = before
+    return first
+
+
+def _before(kept: Sequence[_ReadLine], first: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of the error for which a program stops, if those of an event say no more than that it does; else these."""
     place = next((index for index, read in enumerate(kept) if read.key == first), None)
     if place is None:
         return first
@@ -167,7 +176,15 @@ def _passes_on(read: _ReadLine) -> bool:
 
 
 def _is_error(line: CaseLine) -> bool:
-    return line.level in _FAILING or compiled(levels.ERROR).find(line.whole) is not None
+    """Whether a line reports an error that its program did not overcome."""
+    failing = line.level in _FAILING or compiled(levels.ERROR).find(line.whole) is not None or _is_foreign(line)
+    return failing and compiled(levels.RECOVERED).find(line.whole) is None
+
+
+def _is_foreign(line: CaseLine) -> bool:
+    """Whether a line is the exception of a runtime other than Python's, which states no level."""
+    data = line.whole.encode("utf-8", "replace")
+    return is_foreign(message_in(data[peel(data).end :].decode("utf-8", "replace").strip()))
 
 
 def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEvent]:

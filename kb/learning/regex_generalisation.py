@@ -203,7 +203,7 @@ def _written(
     """
     chosen = (start, _with_value(pieces, stop, numbers=numbers))
     stop = to_clause(pieces, chosen[1], MOST_BEHIND if firm else 0)
-    start = from_clause(pieces, start) if firm else start
+    start = from_clause(pieces, start)
     ahead = ahead_of(pieces, start) if firm else start
     behind = behind_of(pieces, stop)
     short = firm and length_of(pieces) <= SHORT_LINE

@@ -242,7 +242,7 @@ def told(people: Statements) -> str:
     """The cause, and apart from it what was done: a reviewer must not take one for the other."""
     done = " ".join(f"{step.text.rstrip('.')}{_often(step, people)}." for step in people.steps)
     cause = _wrote(people) if people.causes else ""
-    unread = f"{_elsewhere(people).capitalize()}." if people.unread else ""
+    unread = f"{_begun(_elsewhere(people))}" if people.unread else ""
     return " ".join(part for part in (cause, f"What was done: {done}" if done else "", unread) if part)
 
 

@@ -82,7 +82,7 @@ def test_an_error_number_is_kept():
 def test_words_that_all_texts_have_tell_nothing():
     """The run of words moves to those that are rare."""
     weights = WordWeights(400, {"handshake": 400, "with": 400, "certificate": 1, "revoked": 0, "authority": 2})
-    found = next(iter(regexes(aligned(["handshake with certificate revoked authority"]), weights)))
+    found = next(iter(regexes(aligned(["handshake with: certificate revoked authority"]), weights)))
     assert found.words == ("certificate", "revoked", "authority")
 
 

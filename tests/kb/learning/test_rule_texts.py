@@ -131,3 +131,16 @@ def test_actions_come_from_what_was_done():
 def test_what_is_done_to_the_job_is_a_step_of_its_own(said, steps):
     """Since its action differs from that of what was done before; and an action says what the step says."""
     assert [step.action for step in steps_of([said], KNOWN, WORDS)[0]] == steps
+
+
+def test_what_somebody_had_done_becomes_advice():
+    """The verb is told as the others are."""
+    assert imperative("Had the clock board replaced", {"replace"}) == "Have the clock board replaced."
+
+
+def test_a_long_title_ends_before_a_conjunction():
+    """And with no word that leads to another."""
+    said = "the staging table of this shard begins at row number {0} of the manifest but the part before it ends at row {0}"
+    assert sentence_of(aligned([said.format(3), said.format(4)])) == (
+        "the staging table of this shard begins at row number N of the manifest"
+    )
