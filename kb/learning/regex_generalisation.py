@@ -63,6 +63,9 @@ _ANYWHERE = frozenset({"step", "port", "device", "pci", "path", "size", "seconds
 ERRNO = "errno"  # the number behind it says what failed, as words do
 WILD = r".{0,120}"
 FIELD = r"(?:.{{0,160}}?\b{name}\W{{1,4}}(?P<{name}>[\w./:-]{{1,60}}))?"  # of a structured record, behind its message
+BESIDE = (
+    r"(?:\W{{1,6}}{name}\W{{1,4}}(?P<{name}>[\w./:-]{{1,60}}))?"  # likewise, right behind the message or another field
+)
 _BARE_VERSION = r"\w{1,20}"
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]+")
 WRAP = "(?:$|"  # where a line may end, as a wrapped one does
@@ -135,12 +138,14 @@ def with_fields(regex: Regex, names: Sequence[str], lines: Sequence[str]) -> Reg
         for name in names
         if f"(?P<{name}>" not in regex.text and _fills(regex.text + FIELD.format(name=name), name, lines)
     ]
-    for many in range(len(own), 0, -1):
-        text = regex.text + "".join(FIELD.format(name=name) for name in own[:many])
-        said = regex.said + "".join(f"[?, {name} {{{name}}}]" for name in own[:many])
-        if usable(text) and len(said) <= LONGEST_SAID:
-            return replace(regex, text=text, said=said)
-    return regex
+    text, said = regex.text, regex.said
+    for name in own:
+        able = (text + field.format(name=name) for field in (BESIDE, FIELD))
+        wider = next((item for item in able if usable(item) and _fills(item, name, lines)), None)
+        clause = f"[?, {name} {{{name}}}]"
+        if wider is not None and len(said) + len(clause) <= LONGEST_SAID:
+            text, said = wider, said + clause
+    return replace(regex, text=text, said=said)
 
 
 def _fills(text: str, name: str, lines: Sequence[str]) -> bool:

@@ -307,7 +307,7 @@ def impact(candidate: Candidate, fault: FaultClass) -> str:
     """What the incidents show of the run's end; the class says nothing of it."""
     many = len(candidate.support)
     of = f"of {many} incidents" if many > 1 else "of 1 incident"
-    stopped = f"In {candidate.ended} {of} the logs show that the program ended after this line."
+    stopped = f"In {candidate.ended} {of} the logs show that the run ended after this line."
     failed = f"The scheduler reports the job as failed in {candidate.failed} {of}."
     shown = [text for text, count in ((stopped, candidate.ended), (failed, candidate.failed)) if count]
     if not shown and fault.outlives:

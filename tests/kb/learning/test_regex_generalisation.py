@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kb.learning.regex_generalisation import escaped, regexes
+from kb.learning.regex_generalisation import escaped, regexes, with_fields
 from kb.learning.tokenizer import WordWeights, aligned, tokens
 from kb.rulebase.patterns import check
 
@@ -136,3 +136,15 @@ def test_words_that_do_not_say_what_is_wrong_come_with_their_verb():
     first = next(iter(regexes(aligned(told), FEW, firm=True))).text
     assert re.search(first, "slot table was trimmed to 4 seats by the fairness pass")
     assert re.search(first, "slot table was extended to 4 seats by the fairness pass") is None
+
+
+def test_the_fields_behind_a_message_are_all_captured():
+    """Those that stand side by side need no wide gap, of which a regex may have few."""
+    lines = [
+        f'{{"event":"stages differ here","time":"9:0{at}","stage":{at},"here":{at}2,"first":{at}4}}' for at in (1, 2)
+    ]
+    bare = next(iter(regexes(aligned(["stages differ here"]), FEW)))
+    found = with_fields(bare, ("stage", "here", "first"), lines)
+    hit = re.search(found.text, lines[1])
+    assert hit is not None
+    assert hit.groupdict() == {"stage": "2", "here": "22", "first": "24"}

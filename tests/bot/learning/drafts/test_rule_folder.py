@@ -126,7 +126,7 @@ def test_what_the_logs_show_of_the_end_is_the_impact(known, base):
         next(data for name, data in drafted(known, base, given).files.items() if name.endswith("rule.yaml"))
     )
     assert rule["impact"] == (
-        "In 3 of 3 incidents the logs show that the program ended after this line. The scheduler reports the job as failed in 3 of 3 incidents."
+        "In 3 of 3 incidents the logs show that the run ended after this line. The scheduler reports the job as failed in 3 of 3 incidents."
     )
 
 
