@@ -80,7 +80,7 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:convert|reshard)\w*\b.*\b(?:checkpoint|shard|data|file)", "fix_data"),
     (r"\breseat\b|\b(?:cable|transceiver|optic|connector)s?\b", "network_ticket"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
-    (r"\breplac\w*\b.*\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|power supply|drive|cpu|memory)s?\b", "hardware_ticket"),
+    (r"\breplac\w*\b.*\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|power supply|drive|cpu|memory)s?\b|\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|drive|cpu)s? replaced\b", "hardware_ticket"),
     (r"\bdrain\b.*\b(?:node|host|machine)", "exclude_node_cluster"),
     (r"\breset\w*\b.*\bgpus?\b", "reset_gpu"),
     (r"\b(?:ticket|vendor|rma|support)\b", "hardware_ticket"),
