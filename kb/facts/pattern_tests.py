@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -37,6 +38,9 @@ def line_passes(pattern: Pattern, line: str) -> bool:
     return pattern.not_line is None or not searches(pattern.not_line, line, unknown=True)
 
 
+_WRAP = re.compile(r"(?<=[^\n]{30})\n(?=[a-z\d])")  # where a terminal or a logger wrapped a sentence
+
+
 def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, str] | None]:
     """Return a test of exception structures that returns the captures, or None."""
 
@@ -49,6 +53,8 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
         if test.message is not None:
             try:
                 match = compiled(test.message).search(message)
+                if match is None and (whole := _WRAP.sub(" ", message)) != message:
+                    match = compiled(test.message).search(whole)
             except BudgetSpent:
                 return None
             if match is None:

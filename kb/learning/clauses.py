@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from kb.anomalies.core.severity_words import is_bad
@@ -34,6 +35,28 @@ OPEN = LEADING | frozenset(
     }
 )  # no line ends with such a word unless it is wrapped
 MOST_WORDS = 14
+
+# what a number behind these tells apart is not one thing of several, but the thing itself, as in "sha256"
+_ALGORITHMS = frozenset(
+    {
+        "sha",
+        "md",
+        "crc",
+        "blake",
+        "xxh",
+        "fp",
+        "bf",
+        "tf",
+        "int",
+        "uint",
+        "float",
+        "utf",
+        "ipv",
+        "http",
+        "base",
+        "adler",
+    }
+)
 
 
 def clause_start(pieces: Sequence[Piece], places: Sequence[int], first: int, last: int) -> int:
@@ -125,3 +148,18 @@ def _sign(piece: Piece) -> str:
 
 def _begins(piece: Piece) -> bool:
     return piece.token is not None and piece.token.kind in ("word", "number", "varying")
+
+
+def is_none_of(pieces: Sequence[Piece], index: int) -> bool:
+    """Whether a number is the 0 of "0 of 256 left" in all messages: it is what they report."""
+    token = pieces[index].token
+    behind = [item.token for item in pieces[index + 1 : index + 5]]
+    kinds = [item.kind if item is not None else "" for item in behind]
+    zero = token is not None and token.kind == "number" and token.text == "0" and pieces[index].fixed
+    return zero and kinds == ["space", "word", "space", "number"] and behind[1] is not None and behind[1].text == "of"
+
+
+def is_part(pieces: Sequence[Piece], index: int) -> bool:
+    """Whether a number is a part of the word before it, as in "sha256"."""
+    word = pieces[index - 1].word.lower() if index else ""
+    return re.split(r"[_\d]", word)[-1] in _ALGORITHMS if word else False

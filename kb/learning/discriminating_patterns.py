@@ -206,7 +206,9 @@ def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -
         values: dict[str, Any] = {"regex": regex.text}
         if not _has(event, levels.LOWER):
             values["level"] = "error_if_stated"
-        if not _has(event, levels.RECOVERED):
+        if _has(event, levels.RECOVERED):
+            values["not_line"] = levels.recoveries_beside(line.whole for own in event.lines.values() for line in own)
+        else:
             values["recovered"] = False
         search = regex.text
     else:

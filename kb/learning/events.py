@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from kb.anomalies.core.severity_words import harm, is_consequence, skeleton
+from kb.anomalies.core.severity_words import harm, is_bad, is_consequence, skeleton
 from kb.anomalies.runs.baseline_diff import ALIKE, SPARSE
 from kb.learning.cases import Case
 from kb.learning.messages import is_foreign, message_in, without_prefix
+from kb.learning.tokenizer import LEADING
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
 from kb.rulebase import levels
@@ -50,6 +51,10 @@ OTHER_PARTY = re.compile(
 MOST_BEHIND = 400  # lines behind the deciding one in which the end of the program is looked for
 _CLOSING_WORDS = 6
 _CLOSED_WITHIN = 6  # lines
+_FEWEST_SHARED = 4  # words of two events that differ in one more
+_VERB = re.compile(
+    r"(?:ed|ing)$|^(?:is|are|was|were|has|had|not|no|never|twice|again)$"
+)  # what happened to a thing, and whether
 _MOST_BACK = 3  # lines of a program, each of which says less than the one before
 _FEW_WORDS = 3  # of a line that tells less than an error right before it
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|File \\?\"[^\"\n]{1,400}\", line \d")
@@ -199,6 +204,7 @@ def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEven
         near = [
             item for item in _alike(key, holding) if found[item].raised == found[key].raised and mild[item] == mild[key]
         ]
+        near = near or [item for item in _swapped(key, holding) if mild[item] == mild[key]]
         if near:
             groups[near[0]].append(key)
             continue
@@ -242,6 +248,20 @@ def _alike(key: tuple[str, ...], holding: Mapping[str, list[tuple[str, ...]]]) -
         for item in holding.get(word, ())[:MOST_NEAR]
     }
     return sorted((item for item, share in shares.items() if share > ALIKE), key=lambda item: (-shares[item], item))
+
+
+def _swapped(key: tuple[str, ...], holding: Mapping[str, list[tuple[str, ...]]]) -> list[tuple[str, ...]]:
+    """The keys that differ from one in a single word that names a thing, as in "pool flash gives" and "pool bulk gives"."""
+    if len(key) <= _FEWEST_SHARED:
+        return []
+    rare = sorted(set(key), key=lambda word: (len(holding.get(word, ())), word))[:3]
+    near = dict.fromkeys(item for word in rare for item in holding.get(word, ())[:MOST_NEAR] if len(item) == len(key))
+    return [item for item in near if _names_another(key, item)]
+
+
+def _names_another(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    differ = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
+    return len(differ) == 1 and not any(is_bad(word) or _VERB.search(word) or word in LEADING for word in differ[0])
 
 
 @dataclass(frozen=True, slots=True)

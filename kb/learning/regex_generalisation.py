@@ -16,13 +16,14 @@ from kb.learning.clauses import (
     behind_of,
     clause_start,
     from_clause,
+    is_none_of,
+    is_part,
     length_of,
     to_clause,
     varies,
     weight_of,
     wraps_of,
 )
-from kb.learning.rule_texts import is_none_of
 from kb.learning.tokenizer import LEADING, VERSION, Piece, Token, WordWeights, captured, gap
 from kb.regex.hazards import hazards
 from kb.regex.pattern import compiled
@@ -37,27 +38,6 @@ LONGEST_SAID = 180  # characters of a sentence
 MOST_VALUES = 8  # numbers and names of a line that the summary repeats
 SHORT_LINE = 60  # characters of a message that hardly any program wraps, so that all of it can be asked for
 SUBJECT = 4  # pieces of a message within which it says which rank it is about: one named later need not be the speaker
-# what a number behind these tells apart is not one thing of several, but the thing itself, as in "sha256"
-_ALGORITHMS = frozenset(
-    {
-        "sha",
-        "md",
-        "crc",
-        "blake",
-        "xxh",
-        "fp",
-        "bf",
-        "tf",
-        "int",
-        "uint",
-        "float",
-        "utf",
-        "ipv",
-        "http",
-        "base",
-        "adler",
-    }
-)
 # what a value is called wherever it stands; a rank or a node in the middle of a message need not be the speaker's
 _ANYWHERE = frozenset({"step", "port", "device", "pci", "path", "size", "seconds", "interface", "link", "url", "code"})
 ERRNO = "errno"  # the number behind it says what failed, as words do
@@ -278,7 +258,7 @@ def _part(
         if token is None:
             parts.append(WILD)
             told = " ... "
-        elif token.kind == "word" and VERSION.fullmatch(token.text) and not _is_part(pieces, index + 1):
+        elif token.kind == "word" and VERSION.fullmatch(token.text) and not is_part(pieces, index + 1):
             name = _name(Token("varying", token.text, "name"), "", names, inside=False)
             parts.append(_BARE_VERSION if name is None else f"(?P<{name}>{_BARE_VERSION})")
             told = token.text if name is None else f"{{{name}|...}}"
@@ -290,7 +270,7 @@ def _part(
         elif token.kind == "space":
             spaces = " " if piece.fixed and token.text == " " else r"[ \t]{1,20}"
             parts.append(f"{WRAP}{spaces}" if index in wraps else spaces)
-        elif token.kind == "number" and piece.fixed and _is_part(pieces, index):
+        elif token.kind == "number" and piece.fixed and is_part(pieces, index):
             parts.append(escaped(token.text))
         elif is_none_of(pieces, index):
             parts.append(rf"\b{token.text}")
@@ -307,12 +287,6 @@ def _part(
         said.append(told)
         before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
     return "".join(parts), "".join(said)
-
-
-def _is_part(pieces: Sequence[Piece], index: int) -> bool:
-    """Whether a number is a part of the word before it, as in "sha256"."""
-    word = pieces[index - 1].word.lower() if index else ""
-    return re.split(r"[_\d]", word)[-1] in _ALGORITHMS if word else False
 
 
 def _name(token: Token, before: str, names: Collection[str], *, inside: bool) -> str | None:

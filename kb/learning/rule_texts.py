@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kb.learning.clauses import is_none_of, is_part
 from kb.learning.tokenizer import VERSION, Piece
 
 LONGEST_TITLE = 80
@@ -69,15 +70,18 @@ _SETTINGS = (
     r"|learning rate|warm-?up|retries|arena|pool size|batch(?:es)? sizes?|micro-?batch\w*|sequence length|precision|plan|recipe|curriculum"
     r"|schedule|interval|truncat\w*|buffers?|queue depth|prefetch\w*|parallel\w*|mesh|layout|offload\w*"
     r"|number of (?:workers|readers|writers|threads|ranks|processes|shards))\b"
-    r"|\b(?:each|every|per) (?:rank|process|worker|reader)\b|\b(?:save|checkpoint|evaluate|log)\b.*\b(?:less|more) often\b|\bpin\b.*\b(?:cores?|job|run|readers?|workers?|threads?)\b"
+    r"|\b(?:each|every|per) (?:rank|process|worker|reader|run|job)\b|\b(?:save|checkpoint|evaluate|log)\b.*\b(?:less|more) often\b|\bpin\b.*\b(?:cores?|job|run|readers?|workers?|threads?)\b"
 )
 # words of what was done → the action of rules/actions.yaml; the first that fits counts
 _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:node|host|machine|server)s?\b.*\b(?:out of|from) the cluster|\bcordon|\bdrain(?:ed)?\b.*\breboot|\breboot\w*\b.*\b(?:node|host|machine)", "drain_and_reboot"),
     (r"\bfirmware\b|\bflash\b", "hardware_ticket"),
     (r"\bclear\w*\b.*\bcaches?\b", "fix_environment"),
+    (r"^\W*wait\b", "wait"),
+    (r"\bfilter\w*", "fix_data"),
     (r"\b(?:shared memory|/dev/shm)\b", "raise_limit"),
     (r"\b(?:convert|reshard)\w*\b.*\b(?:checkpoint|shard|data|file)", "fix_data"),
+    (r"\breseat\w*\b(?!.*\b(?:cable|transceiver|optic|connector))", "hardware_ticket"),
     (r"\breseat\b|\b(?:cable|transceiver|optic|connector)s?\b", "network_ticket"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
     (r"\breplac\w*\b.*\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|power supply|drive|cpu|memory)s?\b|\b(?:gpu|accelerator|fan|card|dimm|nic|board|tray|psu|drive|cpu)s? replaced\b", "hardware_ticket"),
@@ -163,19 +167,9 @@ def _said(told: Sequence[Piece], index: int, parts: Sequence[str], letters: _Let
             return token.text if piece.fixed else ""
         return _NUMBER_WORDS.get(token.form) or letters.name()
     if token.kind == "number":
-        glued = bool(parts) and parts[-1][-1:].isalpha()  # as in "sha256"
-        kept = piece.fixed and (glued or list(parts[-2:]) == ["Errno", " "])
+        kept = piece.fixed and (is_part(told, index) or list(parts[-2:]) == ["Errno", " "])
         return token.text if kept or is_none_of(told, index) else letters.number()
     return token.text if token.kind != "sign" or " " <= token.text <= "~" else ""
-
-
-def is_none_of(pieces: Sequence[Piece], index: int) -> bool:
-    """Whether a number is the 0 of "0 of 256 left" in all messages: it is what they report."""
-    token = pieces[index].token
-    behind = [item.token for item in pieces[index + 1 : index + 5]]
-    kinds = [item.kind if item is not None else "" for item in behind]
-    zero = token is not None and token.kind == "number" and token.text == "0" and pieces[index].fixed
-    return zero and kinds == ["space", "word", "space", "number"] and behind[1] is not None and behind[1].text == "of"
 
 
 def _cut(text: str) -> str:

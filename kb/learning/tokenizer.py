@@ -42,16 +42,17 @@ class Token:
 _VARYING = re.compile(
     r"(?P<url>[A-Za-z][A-Za-z0-9+.-]{1,9}://[^\s'\"<>)\],;]{1,400})"
     r"|(?P<email>[\w.+%-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){0,6})"
-    r"|(?P<pci>(?:(?<=PCI:)|(?<![\w:]))(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?(?!\w|:\w))"
+    r"|(?P<pci>(?:(?<=PCI:)|(?<![\w:]))(?!(?:[01]\d|2[0-3]):[0-5]\d(?![\w:.]))(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?(?!\w|:\w))"
     r"|(?P<uuid>(?<![\w-])(?:GPU-|MIG-)?[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![\w-]))"
     r"|(?P<mac>(?<![\w:])(?:[0-9A-Fa-f]{2}[:-]){5,19}[0-9A-Fa-f]{2}(?![\w:]))"
     r"|(?P<ip>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:[:<]\d{1,5}>?|/\d{1,2})?(?!\w)|(?<![\w:])(?:[0-9a-f]{0,4}:){3,7}[0-9a-f]{1,4}(?![\w:]))"
-    r"|(?P<time>(?<!\d)\d{4}[-/]\d\d[-/]\d\d(?:[T _-]\d\d[:-]\d\d[:-]\d\d(?:[.,]\d{1,9})?)?|(?<![\d:])\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:]))"
+    r"|(?P<time>(?<!\d)\d{4}[-/]\d\d[-/]\d\d(?:[T _-]\d\d[:-]\d\d[:-]\d\d(?:[.,]\d{1,9})?)?|(?<![\w:.])(?:[01]\d|2[0-3]):[0-5]\d(?![\w:.])"
+    r"|(?<![\d:])\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:]))"
     r"|(?P<quoted>'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"|`[^`\n]{1,200}`)"
     r"|(?P<path>(?<![\w.])(?:~|\.{1,2})?(?:/[\w.@+=%:,-]{1,120}){2,30}/?|(?<![\w./])/[\w.@+=%-]{2,120}(?![\w/])"
     r"|(?<![\w./])(?:[\w.@+=%-]{1,120}/){1,30}[\w.@+=%-]{1,120}\.[A-Za-z][\w]{0,8}(?![\w/])"
     r"|(?<![\w./-])[\w-]{1,80}\.(?:pt|pth|bin|idx|json|jsonl|yaml|yml|safetensors|tar|parquet|arrow|npy|txt|log|distcp|py|sh|ckpt)(?![\w.]))"
-    r"|(?P<hex>0x[0-9A-Fa-f]{1,64}|(?<!\w)(?=[a-f]{0,63}\d)(?=\d{0,63}[a-f])[0-9a-f]{7,64}(?!\w)|(?<!\w)(?=[A-F]{0,63}\d)(?=\d{0,63}[A-F])[0-9A-F]{7,64}(?!\w)"
+    r"|(?P<hex>(?<!\d)0x[0-9A-Fa-f]{1,64}|(?<!\w)(?=[a-f]{0,63}\d)(?=\d{0,63}[a-f])[0-9a-f]{7,64}(?!\w)|(?<!\w)(?=[A-F]{0,63}\d)(?=\d{0,63}[A-F])[0-9A-F]{7,64}(?!\w)"
     r"|(?<![\w.])(?:\d{8}|\d{10,64})(?![\w.]))"
     r"|(?P<name>(?<![\w-])(?=[A-Za-z.-]{0,80}\d)[A-Za-z][A-Za-z0-9]{0,60}(?:-[A-Za-z0-9]{1,60}){1,12}(?:\.[a-z][a-z0-9-]{1,40}){0,6}(?![\w-])"
     r"|(?<![\w.-])(?:node|host|nid|worker|master|compute|dgx|hgx|cn|gpu|srv|rack|oss|mds|login|leaf|spine|sw)[a-z]{0,10}[-_]?\d{1,8}(?:\.[a-z][a-z0-9-]{1,40}){0,6}(?![\w-])"
@@ -75,7 +76,6 @@ _ALWAYS_NAMED = frozenset(
         "nodelist",
         "user",
         "username",
-        "login",
         "owner",
         "tenant",
         "uid",
@@ -229,7 +229,7 @@ def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece
     pieces = [Piece(token, fixed=True) for token in cut[0]]
     for other in cut[1:]:
         pieces = _common(pieces, other)
-    if len(cut) < 2:
+    if len(messages) < 2:
         return tuple(pieces)
     kinds = [_kind_before(pieces, index) for index in range(len(pieces))]
     vary = {
@@ -311,12 +311,20 @@ def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
 
 def _hole(pieces: Sequence[Piece], other: Sequence[Token]) -> Piece | None:
     """One word or value in the place of another: a value that the program fills in there, as in "zone b" and "zone c"."""
-    if len(pieces) != 1 or len(other) != 1 or pieces[0].token is None:
+    own = [piece.token for piece in pieces if piece.token is not None]
+    if not own or not other or len(own) < len(pieces) or not (_is_one(own) and _is_one(other)):
         return None
-    kinds = {pieces[0].token.kind, other[0].kind}
-    if not kinds <= {"word", "number", "varying"} or {pieces[0].token.form, other[0].form} & _WIDE:
-        return None
-    return Piece(Token("varying", other[0].text, "name"))
+    return Piece(Token("varying", "".join(token.text for token in other), "name"))
+
+
+def _is_one(found: Sequence[Token]) -> bool:
+    """Whether tokens are one word, such as "fa3": nothing stands between its parts."""
+    return all(
+        token.kind in ("word", "number")
+        or (token.kind == "varying" and token.form not in _WIDE)
+        or (token.kind == "sign" and token.text in "-_." and len(found) > 1)
+        for token in found
+    )
 
 
 # words that lead to another and end no phrase

@@ -6,6 +6,8 @@ brackets or before a colon, a field of a record (`level=info`, `"levelname": "WA
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Final
 
 # what stands before a level: anything but words in capitals, which are a level themselves, or words of the message
@@ -27,10 +29,19 @@ ERROR: Final = (
     r"|" + _FIELD + r"(?:error|severe|critical|fatal|panic|[45]0\b))"
     r"|\b[EF]\d{3,4} \d\d:|^<[0-3]>"
 )
-RECOVERED: Final = (
-    r"(?i:\b(?:retry(?:ing)?|retries left|attempt \d{1,4} (?:of|/) ?\d|recovered|recovering|fall(?:s|ing)? ?back|fell back"
-    r"|fallback|skipp(?:ed|ing)|ignor(?:ed|ing)|continuing|rebuilding|recompiling|reconnecting|instead)\b)"
-)
+# words by which a program says that it overcame a failure
+_RECOVERIES: Final = (
+    "retry(?:ing)?", "retries left", r"attempt \d{1,4} (?:of|/) ?\d", "recovered", "recovering", "fall(?:s|ing)? ?back", "fell back",
+    "fallback", "skipp(?:ed|ing)", "ignor(?:ed|ing)", "continuing", "rebuilding", "recompiling", "reconnecting", "instead",
+)  # fmt: skip
+RECOVERED: Final = rf"(?i:\b(?:{'|'.join(_RECOVERIES)})\b)"
+
+
+def recoveries_beside(lines: Iterable[str]) -> str:
+    """Return RECOVERED without the words that some lines have, which report a failure all the same: "a page instead of a batch"."""
+    own = "\n".join(lines)
+    kept = [word for word in _RECOVERIES if re.search(rf"(?i)\b(?:{word})\b", own) is None]
+    return rf"(?i:\b(?:{'|'.join(kept)})\b)"
 
 
 def excluded(level: str | None, recovered: bool | None, not_line: str | None) -> str | None:

@@ -24,6 +24,7 @@ _TESTS = {
 }  # fmt: skip
 # what a near miss differs in → the log that holds such lines
 _SILENT = {HEALTHY: "healthy", BELOW: "below-error", OVERCOME: "overcome"}
+ENOUGH = 0.8  # share of the variations that a rule must match
 MOST_WRITTEN = 8  # forms of an event that become logs of the rule
 MOST_EVENTS = 8  # incidents whose events are reworded
 SHOWN = 160  # characters of a line in a question
@@ -95,11 +96,15 @@ class EdgeLogs:
     @property
     def against(self) -> tuple[str, ...]:
         """What speaks against the rule, each a sentence."""
-        alarms = self.near.n - self.near.hits
-        if not alarms:
-            return ()
-        whats = ", ".join(dict.fromkeys(_TESTS[item.kind] for item in self.near.failed))
-        return (f"It also matches {alarms} of {self.near.n} lines that are no failure ({whats}).",)
+        return tuple(self._against())
+
+    def _against(self) -> Iterator[str]:
+        alarms, found = self.near.n - self.near.hits, self.variations
+        if alarms:
+            whats = ", ".join(dict.fromkeys(_TESTS[item.kind] for item in self.near.failed))
+            yield f"It also matches {alarms} of {self.near.n} lines that are no failure ({whats})."
+        if found.hits < ENOUGH * found.n:
+            yield f"It matches only {found.hits} of {found.n} variations of its own event."
 
     @property
     def questions(self) -> tuple[str, ...]:

@@ -243,8 +243,11 @@ def _summary(candidate: Candidate) -> str:
     """What the line says, with its values; the title if no single line decides."""
     sentence = _sentence(candidate.said)
     if sentence:
-        return f"{sentence}[? (rank {{rank}})][? on {{node}}]."
-    named = sorted(captured_names(str(candidate.match)) - {"rank", "node", "step"})[:2]
+        rank = "" if "{rank}" in sentence else "[? (rank {rank})]"
+        node = "" if "{node}" in sentence else "[? on {node}]"
+        return f"{sentence}{rank}{node}."
+    names = captured_names(str(candidate.match)) - {"rank", "node", "step"}
+    named = sorted(name for name in names if not name.startswith("value_"))[:2]
     clauses = "".join(f"[?, {name} {{{name}}}]" for name in named)
     return f"{candidate.title}[? (rank {{rank}})][? on {{node}}]{clauses}."
 
@@ -256,8 +259,9 @@ def captured_names(regexes: str) -> frozenset[str]:
 
 def _sentence(said: str) -> str:
     """What a line says as the text of a rule; empty if its marks could be taken for those of a text."""
-    bare = _HOLE.sub("", said)
-    if not said or re.search(r"[{}\[\]<>`|]", bare) or "{rank|" in said or "{node|" in said:
+    said = re.sub(r"\{(rank|node)\|\.\.\.\}", r"{\1}", said)
+    bare = re.sub(r"\{(?:rank|node)\}", "", _HOLE.sub("", said))
+    if not said or re.search(r"[{}\[\]<>`|]", bare):
         return ""
     plain = re.sub(r" (?=[:,;])", "", said.strip(" ,;:!-"))
     plain = plain if plain.endswith("...") else plain.rstrip(".")

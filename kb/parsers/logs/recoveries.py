@@ -31,7 +31,7 @@ _LOST = lazy_compile(
     rb"|memory failure: 0x|recovery action (?:for|changed|required)|not recovered|(?:was|is|being) restarted from"  # a page that is given up is a loss
 )
 _QUOTED = lazy_compile(
-    rb"(?i)\s*(?:<doc>|```|(?:=+ ?)?\[?(?:decoded |training |eval(?:uation)? |generated )*(?:sample|example|prompt|completion|response|generation"
+    rb"(?i)\s*(?:<doc>|```|(?:=+ ?)?\[?(?:decoded |training |eval(?:uation)? |generated )*(?:sample|example|prompt|completion(?! queue)|response|generation"
     rb"|prediction|question|answer|instruction|reference|rollout)s?\b[ #:=/\w]{0,24}[\]:>]"
     rb"|[{,]?[\"'](?:text|prompt|content|completion|instruction|output|input|response|question|answer|messages|problem|solution)[\"'] ?: ?[\"'\[])"
     rb"|\[(?:reward|sandbox|verifier|judge|executor|code.?exec)\w*\]"

@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from kb.facts.pattern_tests import fits
+from kb.facts.pattern_tests import exception_test, fits
+from kb.model import Structure
+from kb.rulebase.rule import ExceptionTest
 
 CHOICES = [
     "KeyError",
@@ -41,3 +43,18 @@ def test_a_choice_of_words_matches_as_a_regex_does(pattern):
     for text in TEXTS:
         assert fits(pattern, text) == bool(re.fullmatch(pattern, text)), text
         assert fits(pattern, text, whole=False) == bool(re.search(pattern, text)), text
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("sample asks for position 42054 but the\nrotary table ends at 16384", True),
+        ("sample asks for position 42054 but the\n  rotary table ends at 16384", False),
+        ("sample asks\nfor position 42054 but the rotary table ends at 16384", False),
+    ],
+)
+def test_a_wrapped_sentence_of_an_exception_is_read_as_one(message, expected):
+    """Not an indented line below it, and not a line behind a short one."""
+    raised = Structure("exception", 0, 0, "", {"type": "PositionError", "message": message})
+    test = exception_test(ExceptionTest(message="asks for position .{1,12} but the rotary table ends"))
+    assert (test(raised) is not None) is expected

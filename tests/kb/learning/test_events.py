@@ -52,3 +52,11 @@ def test_the_error_before_the_last_words_of_a_program_came_first(last: str, befo
     text = f"{before}\n{retried}\n{last}\nAborted (core dumped)\n"
     told = events_of([Case(1, fault="storage_io", decisive="Aborted (core dumped)", texts={"a.log": text})])
     assert ["block" in event.lines[1][0].message for event in told if event.decisive] == [True]
+
+
+def test_lines_that_name_another_thing_are_one_event() -> None:
+    """Not those that say something else of the same thing."""
+    lines = ["depot wants stripes, pool flash gives none", "depot wants stripes, pool bulk gives none"]
+    other = "depot wants stripes, pool flash refused none"
+    told = events_of([Case(1, fault="storage_io", texts={"a.log": "\n".join([*lines, other, ""])})])
+    assert sorted(len(event.lines[1]) for event in told) == [1, 2]

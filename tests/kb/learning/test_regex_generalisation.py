@@ -148,3 +148,12 @@ def test_the_fields_behind_a_message_are_all_captured():
     hit = re.search(found.text, lines[1])
     assert hit is not None
     assert hit.groupdict() == {"stage": "2", "here": "22", "first": "24"}
+
+
+def test_lines_that_all_incidents_share_keep_their_verbs():
+    """A word behind "job" is a name only where it differs; a name of several parts is one value; a time of day is no device."""
+    told = [f"job wants {at} stripes of pool {pool} at 09:1{at}, too many" for at, pool in ((4, "fa3"), (6, "bulk"))]
+    first = next(iter(regexes(aligned(told), FEW, firm=True))).text
+    assert re.search(first, "job wants 9 stripes of pool rope_k at 21:40, too many")
+    assert re.search(first, "job gets 9 stripes of pool rope_k at 21:40, too many") is None
+    assert aligned(["job wants 64 stripes"] * 2)[2].word == "wants"

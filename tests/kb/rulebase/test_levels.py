@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.regex.pattern import compiled
-from kb.rulebase.levels import ERROR, LOWER, RECOVERED, excluded
+from kb.rulebase.levels import ERROR, LOWER, RECOVERED, excluded, recoveries_beside
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,10 @@ def test_what_a_line_must_not_match() -> None:
     assert both is not None
     assert all(compiled(both).find(text) for text in ("[info] x", "x, skipping", "dry run", "test"))
     assert compiled(both).find("lease lost") is None
+
+
+def test_a_line_that_fails_in_words_of_a_recovery_has_the_others_excluded():
+    """Its own would exclude itself."""
+    beside = compiled(recoveries_beside(["depot sent a page instead of a part"]))
+    assert beside.find("depot sent a page instead of a part") is None
+    assert beside.find("depot sent a page instead of a part; will retry") is not None

@@ -78,6 +78,8 @@ def test_what_a_program_raises_to_test_itself_is_no_event(line: bytes, expected:
         (b"RuntimeError: size 4 (expected) does not match 5", False),
         (b"received SIGHUP, ignored (nohup)", True),
         (b"RuntimeError: shapes differ (got 3, expected 4)", False),
+        (b"completion queue of lane 2: overrun by 300 entries", False),
+        (b"completion 2: the queue was full", True),
     ],
 )
 def test_helps_and_configurations_report_nothing(line: bytes, expected: bool) -> None:
