@@ -66,7 +66,7 @@ _DETERMINERS = frozenset(
 )
 # what the owner of a run sets for it
 _SETTINGS = (
-    r"(?-i:\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)|\benvironment variable|\b(?:templates?|prompts?|stop tokens?|seeds?|bucketing|hyperparameters?"
+    r"(?-i:\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)|\benvironment variable|\bjob (?:script|file)\b|\b(?:templates?|prompts?|stop tokens?|seeds?|bucketing|hyperparameters?"
     r"|learning rate|warm-?up|retries|arena|pool size|batch(?:es)? sizes?|micro-?batch\w*|sequence length|precision|plan|recipe|curriculum"
     r"|schedule|interval|truncat\w*|buffers?|queue depth|prefetch\w*|parallel\w*|mesh|layout|offload\w*"
     r"|number of (?:workers|readers|writers|threads|ranks|processes|shards))\b"

@@ -44,6 +44,9 @@ _CIRCUMSTANCE = re.compile(
 )
 
 
+_SETS = re.compile(r"Set [A-Z][A-Z0-9_]+ to \S")  # a variable without its value is no advice
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What people wrote: a cause, or a step with its action of rules/actions.yaml as advice in their words.
@@ -118,6 +121,8 @@ def _unreadable(text: str, said: str) -> bool:
 
 def in_general(text: str) -> str:
     """A sentence without the time and the amounts of the one incident that it tells of; as it is if no word is left."""
+    if _SETS.match(text):
+        return text
     bare = " ".join(_CIRCUMSTANCE.sub("", text).split())
     return bare if re.search(r"[A-Za-z]{3}", bare) else text
 
@@ -125,7 +130,10 @@ def in_general(text: str) -> str:
 def circumstances(people: Statements) -> str:
     """A question about what people wrote of one incident and the rule leaves out; empty if there is none."""
     found = [
-        hit[0].strip(" ,") for item in (*people.causes, *people.steps) for hit in _CIRCUMSTANCE.finditer(item.text)
+        hit[0].strip(" ,")
+        for item in (*people.causes, *people.steps)
+        if not _SETS.match(item.text)
+        for hit in _CIRCUMSTANCE.finditer(item.text)
     ]
     if not found:
         return ""

@@ -14,6 +14,7 @@ from kb.learning.cases import Candidate
     ("said", "general"),
     [
         ("Resubmit in the evening.", "Resubmit."),
+        ("Set DEPOT_CQ_DEPTH to 32768.", "Set DEPOT_CQ_DEPTH to 32768."),
         ("Raise the interval between saves from 100 to 500 steps.", "Raise the interval between saves."),
         ("Raise the shelf limit to 512 MiB and resume.", "Raise the shelf limit and resume."),
         ("A copy moved the labels by two.", "A copy moved the labels."),
