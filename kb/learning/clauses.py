@@ -134,12 +134,12 @@ def to_clause(pieces: Sequence[Piece], stop: int, most: int) -> int:
     return end if sum(bool(piece.word) for piece in pieces[stop + 1 : end + 1]) <= most else stop
 
 
-def from_clause(pieces: Sequence[Piece], start: int) -> int:
+def from_clause(pieces: Sequence[Piece], start: int, most: int = MOST_BEHIND) -> int:
     """The beginning of the clause, if it is near: "of 16 pods bound" is no part of a sentence."""
     ahead = ahead_of(pieces, start)
     signs = [at for at in range(ahead, start) if _sign(pieces[at]) in CLAUSES]
     begin = next((at for at in range(signs[-1] + 1 if signs else ahead, start) if _begins(pieces[at])), start)
-    return begin if sum(bool(piece.word) for piece in pieces[begin:start]) <= MOST_BEHIND else start
+    return begin if sum(bool(piece.word) for piece in pieces[begin:start]) <= most else start
 
 
 def _sign(piece: Piece) -> str:

@@ -10,6 +10,7 @@ from kb.anomalies.core.severity_words import is_bad
 from kb.learning.clauses import (
     ENOUGH,
     LETTERS,
+    MOST_AHEAD,
     MOST_BEHIND,
     MOST_WORDS,
     ahead_of,
@@ -188,7 +189,7 @@ def _written(
     """
     chosen = (start, _with_value(pieces, stop, numbers=numbers))
     stop = to_clause(pieces, chosen[1], MOST_BEHIND if firm else 0)
-    start = from_clause(pieces, start)
+    start = from_clause(pieces, start, MOST_BEHIND if firm else MOST_AHEAD)
     ahead = ahead_of(pieces, start) if firm else start
     behind = behind_of(pieces, stop)
     short = firm and length_of(pieces) <= SHORT_LINE

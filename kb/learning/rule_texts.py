@@ -92,7 +92,7 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
     (r"\bstorage class", "platform_ticket"),
     (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean|purg)\w*\b.*\b(?:checkpoints?|files|space|scratch|dumps|logs|leftovers?|disk)", "free_space"),
-    (r"\b(?:credential|permission|certificate|password|secret|key|(?:access|hub|api|auth\w*) token|login|role|grant|right|delegation|policy|policie)s?\b", "fix_access"),
+    (r"\b(?:credential|permission|certificate|password|secret|key|(?:access|hub|api|auth\w*) token|login|role|grant|delegation|policy|policie)s?\b|\brights\b|\bright (?:to|again)\b", "fix_access"),
     (r"(?<!the )(?<!a )\b(?:regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*|(?<!the )(?<!a )\b(?:rebuild|rebuilt|re-?copy|re-?export)\b(?!.*\b(?:image|plugins?|plugin tree|packages?|librar\w+|wheels?|extensions?|container|bundle|kernels?|binar\w+)\b)", "fix_data"),
     (r"\b(?:re)?(?:start|deploy)(?:ed)?\b (?:it\b|(?:the|a|its|our|all|every|both|this|that)\b(?!.*\b(?:job|run|training|process\w*)\b))", "restart_service"),
     (r"\b(?:ulimit|limit|memlock|shm)\b", "raise_limit"),

@@ -108,6 +108,24 @@ _GAPS: Mapping[str, str] = {
 }  # fmt: skip
 
 _NAMED_AFTER = frozenset({"in", "on", "of", "for", "at", "from", "to", "with"})
+_OF_THINGS = frozenset(
+    {
+        "left",
+        "free",
+        "used",
+        "full",
+        "empty",
+        "open",
+        "closed",
+        "lost",
+        "missing",
+        "alive",
+        "dead",
+        "total",
+        "available",
+        "wait",
+    }
+)
 _WIDE = frozenset({"url", "quoted", "path", "time", "ip", "email"})  # forms of which a name may not be the gap
 
 
@@ -157,7 +175,8 @@ def _named(found: Sequence[Token], names: Collection[str]) -> list[Token]:
             told.append(Token("varying", token.text, "name"))
             continue
         if _is_letter(found, index, before):
-            told.append(Token("varying", token.text, "name"))
+            counted = index > 1 and found[index - 2].kind == "number"  # as in "1800 W"
+            told.append(Token("varying", token.text, "unit" if counted else "name"))
         elif token.kind == "word" and (
             token.text.lower() in names or _is_named(before, token.text, found[index + 1 :])
         ):
@@ -256,6 +275,8 @@ def _kind_named(pieces: Sequence[Piece], index: int) -> str:
     behind = pieces[index + 1].token if index + 1 < len(pieces) else None
     ends = index + 1 == len(pieces) or (behind is not None and behind.text in ",;:)")
     if not ends or len(before) < 4 or before[1] or before[3] or before[0] not in _NAMED_AFTER:
+        return ""
+    if pieces[index].word.lower() in _OF_THINGS:
         return ""
     kind = before[2]
     return kind if len(kind) > 3 and kind not in LEADING and kind not in PLAIN else ""

@@ -88,6 +88,7 @@ _COMPOUND = re.compile(
     r"(?P<rest>[a-z]{5,})(?:ments?|ly|ness|able)|(?P<doer>[a-z]{5,})(?:ors?|ers?)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
     r"|(?:un|re|over|under|pre|non|auto|multi|micro|sub|super|inter|mis)-?(?P<base>[a-z]{4,})|(?:back|out|down|side)(?P<behind>[a-z]{4,})"
 )
+_BRITISH = re.compile(r"([a-z]{4,})is(e|es|ed|ing|ation|ations|er|ers)")  # the list is American
 # words of English that are more often people in a close-out
 _PEOPLE = frozenset(
     [
@@ -301,6 +302,9 @@ def english() -> frozenset[str]:
 
 def is_word(text: str) -> bool:
     """Return whether a lower-case word is one of English, or a compound of one, such as "rollback" or "undrained"."""
+    american = _BRITISH.sub(lambda hit: f"{hit[1]}iz{hit[2]}", text)
+    if american != text and american in english():
+        return True
     found = _COMPOUND.fullmatch(text)
     if text in _PEOPLE:
         return False

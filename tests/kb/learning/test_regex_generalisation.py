@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kb.learning.regex_generalisation import escaped, regexes, with_fields
-from kb.learning.tokenizer import WordWeights, aligned, tokens
+from kb.learning.tokenizer import WordWeights, aligned, freed, tokens
 from kb.rulebase.patterns import check
 
 FEW = WordWeights()
@@ -157,3 +157,18 @@ def test_lines_that_all_incidents_share_keep_their_verbs():
     assert re.search(first, "job wants 9 stripes of pool rope_k at 21:40, too many")
     assert re.search(first, "job gets 9 stripes of pool rope_k at 21:40, too many") is None
     assert aligned(["job wants 64 stripes"] * 2)[2].word == "wants"
+
+
+def test_a_letter_behind_a_number_is_its_unit():
+    """And what is left of a thing is no name of it."""
+    told = [f"shelf capped to {at}800 W, {at} GiB of memory left" for at in (1, 2)]
+    pieces = freed(aligned(told), ["1 GiB of memory free"])
+    assert [piece.token.form for piece in pieces if piece.token is not None and piece.token.text == "W"] == ["unit"]
+    assert pieces[-1].word == "left"
+
+
+def test_a_single_incident_tells_the_whole_clause():
+    """Half of it says nothing."""
+    said = "stage 3 holds 24 layers while the lightest stage holds 5"
+    first = next(iter(regexes(aligned([said]), FEW))).text
+    assert first.startswith("[Ss]tage ")

@@ -99,6 +99,8 @@ def test_a_title_has_a_letter_for_each_value(said, title):
         ("asked for a key of our own", "fix_access"),
         ("rebuilt the plugins in the image", "fix_environment"),
         ("rebuilt the index", "fix_data"),
+        ("restored the right to delegate", "fix_access"),
+        ("copied the right index", "fix_data"),
     ],
 )
 def test_an_action_follows_who_owns_the_thing(said, action):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.learning.drafts.anonymise import Anonymiser, words_of
+from bot.learning.drafts.anonymise import Anonymiser, is_word, words_of
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,19 @@ def test_a_name_of_several_words_goes_as_a_whole(known):
     cleaner = Anonymiser(words_of(known.rulebook), frozenset({"moe-tundra", "node"}))
     assert cleaner.line("launch: moe-tundra starting, step 3") == "launch: name-a starting, step 3"
     assert cleaner.words("moved moe-tundra to the other queue") == "moved (name) to the other queue"
+
+
+@pytest.mark.parametrize(
+    ("word", "known"),
+    [
+        ("backfill", True),
+        ("synchronisation", True),
+        ("outage", True),
+        ("retimers", True),
+        ("cowell", False),
+        ("underwood", False),
+    ],
+)
+def test_ordinary_words_stay(word, known):
+    """Also where the list has only another spelling or a part of them; what may name somebody does not."""
+    assert is_word(word) is known
