@@ -52,7 +52,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "worker_pid": (),
     "missing": (),
     "free": (),
-    "said": (),  # the message of the exception, option parser or assertion, cut
+    "says": (),  # the message of the exception, option parser or assertion, cut
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
     "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows
     "unused": (),

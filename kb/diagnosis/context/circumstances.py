@@ -28,7 +28,7 @@ OF_LINE = frozenset(
         "cap",
         "missing",
         "free",
-        "said",
+        "says",
     }
 )  # of what the decisive line states (kb.diagnosis.context.line_words)
 

@@ -76,8 +76,8 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
             ),
             "",
         )
-    if "said" in asked:
-        found["said"] = _said(first)
+    if "says" in asked:
+        found["says"] = _said(first)
     if "missing" in asked and (named := _MISSING.search(text)):
         found["missing"] = next(part for part in named.groups() if part)
     return found
