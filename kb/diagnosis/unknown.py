@@ -193,7 +193,7 @@ def _rule(found: Unexplained, known: Mapping[str, str]) -> Rule:
         status="stable",
         severity="high",
         summary="{summary}",
-        cause="No rule knows this failure. The quoted lines report trouble.",
+        cause="No rule matches this failure. The quoted lines report trouble.",
         impact="The process ended or stopped working[if peers:; the other ranks lost it].",
         patterns=(),
         when=Name(""),

@@ -56,7 +56,7 @@ def test_the_demo_needs_nothing(signalbox):
     ran = signalbox("demo")
 
     assert (ran.status, ran.err) == (0, "")
-    assert b"Rank 5 on node-b: Data file damaged, or of another format [data_error]\n" in ran.out
+    assert b"Rank 5 on node-b: Data file damaged, or in another format [data_error]\n" in ran.out
     assert b"logs/rank-5.err:" in ran.out
     assert not signalbox.state.exists()
     assert signalbox("demo", "--json").report["diagnoses"][0]["fault"] == "data_error"
