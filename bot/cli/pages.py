@@ -44,7 +44,7 @@ def run(port: int, tenant: str, *, browser: bool) -> None:
     set_on_signal(over, signal.SIGINT, signal.SIGTERM)
     with served(port, tenant) as address:
         say(f"Your incidents: {address}")
-        say("The link works on this machine, for whoever has it. Ctrl-C stops it.", err=True)
+        say("Anyone with this link can open it on this machine. Ctrl-C stops it.", err=True)
         if browser:
             webbrowser.open(address)
         over.wait()

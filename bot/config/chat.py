@@ -65,7 +65,7 @@ class Linked:
 
     def __post_init__(self) -> None:
         if not self.base_url.startswith(("https://", "http://")) or any(item in self.base_url for item in "?# "):
-            raise ValueError(f"base_url: {self.base_url[:80]!r} is no address like https://host/path")
+            raise ValueError(f"base_url: {self.base_url[:80]!r} is not an address like https://host/path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class OnCall:
 
 @dataclass(frozen=True, slots=True)
 class Weekly:
-    """The weekly digest: into which channel, and when by the clock of the tenant's `zone`, which its weeks are counted in too."""
+    """The weekly digest: its channel, and when it is posted. The tenant's `zone` sets the clock and the start of its weeks."""
 
     channel: str
     """The channel that the digest is posted to."""
@@ -137,7 +137,7 @@ class Weekly:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """What a tenant allows in the chat, and what it is told unasked."""
+    """What a tenant allows in the chat, and which messages it gets automatically."""
 
     channels: tuple[str, ...] = ()
     """The tenant's channels (C…); required with several tenants."""
@@ -153,19 +153,19 @@ class Tenant:
     people: People = field(default_factory=People)
     """Which Slack users and groups stand for which users and owners."""
     cap: Cap = field(default_factory=Cap)
-    """The most unprompted messages that one channel gets."""
+    """The most automatic messages that one channel gets."""
     flapping: Flapping = field(default_factory=Flapping)
-    """When a failure that comes back is news."""
+    """When a recurring failure is posted again."""
     bar: WeakRuleThreshold = field(default_factory=WeakRuleThreshold)
-    """Which rules are too often wrong to post unprompted."""
+    """Which rules are wrong too often to be posted automatically."""
     quiet: RolloutChannel | None = None
-    """The quiet start of a new installation."""
+    """The start of a new installation, during which few messages are posted."""
     fold: Seconds = 300.0
-    """For this long, the same question gets the diagnosis already made instead of a new one."""
+    """How long the same question gets the existing diagnosis instead of a new one."""
     remind: bool = True
     """Ask once, on the next working day at ten in `zone`, what the cause was."""
     zone: str = "UTC"
-    """The time zone of working days, reminders and digests, as Europe/Berlin."""
+    """The time zone of working days, reminders and digests, such as Europe/Berlin."""
     grafana: Grafana | None = None
     """The Grafana that gets annotations."""
     on_call: OnCall | None = None
@@ -180,7 +180,7 @@ class Tenant:
         try:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"zone: {self.zone[:80]!r} is no time zone; write one as Europe/Berlin") from None
+            raise ValueError(f"zone: {self.zone[:80]!r} is not a time zone; write one such as Europe/Berlin") from None
 
     @property
     def rights(self) -> Rights:

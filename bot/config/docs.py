@@ -14,7 +14,7 @@ from bot.config.settings import Collect, Retention
 _EXAMPLE = re.compile(r" as `([^`]+)`")
 _SERVER = "https://server.example"
 _HEAD = """\
-# signalbox.yaml: where the evidence of your jobs lies. `signalbox config check` tries all of it.
+# signalbox.yaml: where the evidence of your jobs is. `signalbox config check` tries all of it.
 # Put it where SIGNALBOX_CONFIG says, or into the configuration folder of your user. Secrets are never written here:
 # each is named by an environment variable (env:) or a file (file:).
 version: 1
@@ -60,18 +60,18 @@ def schema_text() -> str:
 def example_text() -> str:
     """A commented example: every type of connector with all its settings."""
     lines = [_HEAD.rstrip(), *_defaults(Collect())]
-    lines += ["", "# retention:              # for how long evidence and answers are kept; these are the defaults"]
+    lines += ["", "# retention:              # how long evidence and answers are kept; these are the defaults"]
     lines += _defaults(Retention())
     lines += [
         "",
         "clusters:",
         "  my-cluster:",
-        "    # tenant: my-team     # whose it is; others do not see it",
+        "    # tenant: my-team     # the owner; others do not see it",
         "    connectors:",
     ]
     for name, kind in sorted(KINDS.items()):
         lines += _connector(name, model_of(kind.settings_class(), name).model_json_schema())
-    lines += ["    # topology:           # where nodes stand, where the scheduler does not tell"]
+    lines += ["    # topology:           # the location of nodes, if the scheduler does not report it"]
     lines += ["    #   node-001: {rack: r1, leaf: leaf-3, rail: '0', nvlink_domain: d1}"]
     lines += ["    # links:              # shown with each answer, if all their placeholders are known"]
     lines += [f"    #   {name}: {link}" for name, link in _LINKS]

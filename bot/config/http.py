@@ -16,13 +16,13 @@ class HttpLimits:
     per_peer: int = 250
     """The most open connections of one address (of one /64 network over IPv6). A proxy in front is one address."""
     headers: Seconds = 10.0
-    """For how long a request's headers may arrive."""
+    """The time limit for receiving a request's headers."""
     body: Seconds = 30.0
-    """For how long a request's body may arrive."""
+    """The time limit for receiving a request's body."""
     sending: Seconds = 60.0
-    """For how long a response may be read."""
+    """The time limit for the peer to read a response."""
     idle: Seconds = 75.0
-    """For how long a connection may wait for its next request."""
+    """How long a connection may stay idle before its next request."""
 
     def __post_init__(self) -> None:
         if self.connections < 10 or self.per_peer < 2:

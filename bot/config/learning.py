@@ -18,7 +18,7 @@ class Learning:
     judged: int = 1500
     """The most incidents that a candidate is tested on."""
     right: int = 5
-    """In how many closed incidents a rule in status shadow must have been right before it may be promoted."""
+    """The number of closed incidents in which a shadow rule must have been right before it may be promoted."""
     precision: float = 0.7
     """The share of closed incidents in which a rule in status shadow must have been right, with 95 % certainty,
     before it may be promoted."""

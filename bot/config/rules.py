@@ -23,7 +23,7 @@ Backend = Literal["local", "github", "gitlab"]
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A GitHub App. Prefer it to a person's token: it is tied to no person, and has two permissions in one repository."""
+    """A GitHub App. Prefer it to a person's token: it belongs to no person and has only two permissions, in one repository."""
 
     id: str
     """The client id or app id."""
@@ -151,7 +151,7 @@ class Source:
     token: Secret | None = None
     """The token for https."""
     user: str = "x-access-token"
-    """The user that goes with the token."""
+    """The user name for the token."""
     ca_file: str | None = None
     """Certificates to trust instead of the system's."""
 

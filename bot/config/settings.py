@@ -25,17 +25,17 @@ class Collect:
     deadline: Seconds = 60.0
     """The time limit of the whole collection."""
     find: Seconds = 15.0
-    """The part of the deadline that finding the job may take."""
+    """The time limit for finding the job, within the whole deadline."""
     before: Seconds = 1800.0
-    """How much time before the end of the job (or before now, while it runs) is collected."""
+    """How far back from the end of the job (or from now, while it runs) evidence is collected."""
     after: Seconds = 300.0
-    """How much time after the end of the job is collected."""
+    """How long after the end of the job evidence is collected."""
     longest: Seconds = 21600.0
     """The longest time range that is collected."""
     bytes: Size = 256 << 20
-    """The most bytes that one source may give; all together may give four times that."""
+    """The most bytes that one source may return; all sources together may return four times that."""
     share: Seconds = 60.0
-    """For this long, a collection is reused by others who ask for the same job."""
+    """How long a collection is reused for others who ask for the same job."""
     keep: Size = 20 << 30
     """The most bytes of collected bundles that are kept; the oldest are removed first."""
     spool: str | None = None
@@ -49,7 +49,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how long evidence and answers are kept, counted from the answer."""
+    """How long evidence and answers are kept, counted from the answer."""
 
     hot: Seconds = 14 * 86400.0
     """How long bundles are kept as folders before they are packed."""

@@ -43,7 +43,7 @@ def _actions(digest: Digest) -> Iterator[str]:
 def _news(digest: Digest) -> Iterator[str]:
     found = list(phrases.news(digest))
     if not found:
-        yield "New this week: nothing new compared with the seven weeks before"
+        yield "New this week: nothing that the previous seven weeks did not have"
     for kind, names in found:
         yield from _wrapped(f"New this week: {names}" if kind == "new" else f"New {kind}: {names}")
 
@@ -106,7 +106,7 @@ def _nodes(digest: Digest) -> Iterator[str]:
     ]
     weeks = (f">{phrases.short_week(trend_point.week)}" for trend_point in digest.trend)
     heads = ("<node", *weeks, ">jobs", ">score", "<")
-    yield from _table("Nodes named in hardware and network failures, jobs by week", heads, rows)
+    yield from _table("Nodes named in hardware and network failures (jobs per week)", heads, rows)
 
 
 def _record(digest: Digest) -> Iterator[str]:

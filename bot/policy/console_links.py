@@ -58,7 +58,7 @@ def _text_problem(template: str) -> str:
         if unknown not in PLACEHOLDERS:
             return f"there is no {{{unknown[:40]}}}; write one of {', '.join(f'{{{item}}}' for item in PLACEHOLDERS)}"
     if set("{}") & set(_PLACEHOLDER.sub("", template)):
-        return "a brace that is no placeholder is written %7B or %7D"
+        return "write a brace that is not part of a placeholder as %7B or %7D"
     return ""
 
 

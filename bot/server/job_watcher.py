@@ -250,7 +250,7 @@ class JobWatcher:
         known_keys = self._seen_keys((place.marker, *endings, *slots))
         if place.marker not in known_keys:
             self._add((place.marker, *endings))
-            self.tell(f"{place.cluster}: failed jobs are diagnosed from now on")
+            self.tell(f"{place.cluster}: failed jobs will be diagnosed from now on")
             return now
         self._note_good(place, listed, start)
         fresh = [item for item in endings.values() if item.key not in known_keys]

@@ -23,7 +23,7 @@ def check(
     seconds: Annotated[float, typer.Option("--for", min=1, max=600, help="How long to wait for replies.")] = 20.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per connector.")] = False,
 ) -> None:
-    """Check the file and try every connector: what works, what was sent, what to change. Exits 1 if one fails."""
+    """Check the file and try every connector. Prints what works, what was sent and what to change. Exits 1 if one fails."""
     from bot.config.file import read
     from bot.diagnosis.job import check as try_all
     from bot.render.text_format import shown

@@ -32,7 +32,7 @@ def list_incidents(
         str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")
     ] = None,
     fault: Annotated[
-        str | None, typer.Option("--fault", help="Only this fault class; none for failures without a known cause.")
+        str | None, typer.Option("--fault", help="Only this fault class, or `none` for failures without a known cause.")
     ] = None,
     node: Annotated[
         str | None, typer.Option("--node", metavar="NAME", help="Only incidents in which this node is a suspect.")
@@ -212,7 +212,7 @@ def ack(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> No
 @app.command()
 def assign(
     incident_id: Which,
-    who: Annotated[str, typer.Argument(metavar="WHO", help="A login, or a Slack user id; - to unassign.")],
+    who: Annotated[str, typer.Argument(metavar="WHO", help="A login or a Slack user ID. Use - to unassign.")],
     note: Note = "",
     tenant: OfTenant = "default",
 ) -> None:

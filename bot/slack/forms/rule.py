@@ -201,7 +201,7 @@ def _patterns(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
     elif len(lines) > MOST_LINES or len(text) > TEXT:
         errors["patterns"] = f"At most {MOST_LINES} lines and {TEXT:,} characters"
     elif not all(line.isprintable() for line in lines):
-        errors["patterns"] = "There is a character in it that cannot be seen; write it as \\t, \\x1b or the like"
+        errors["patterns"] = "It contains an invisible character. Write it as \\t, \\x1b or the like"
     else:
         return lines
     return ()

@@ -50,7 +50,7 @@ class ButtonPress:
             said = error.response.get("error")
             if said == "expired_trigger_id":
                 raise SignalboxError(
-                    "Slack gives a form three seconds to open, and they have passed. Press the button again."
+                    "The form took too long to open: Slack allows three seconds. Press the button again."
                 ) from None
             if said != "exchanged_trigger_id":  # the form is already open: this is a redelivery
                 raise

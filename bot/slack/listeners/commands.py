@@ -122,7 +122,7 @@ class CommandListeners(ListenerBase):
             if is_acknowledgement(told):
                 return  # the posted message is the answer
         elif words and verb.lower() not in VERBS and not asks_for_help(words):
-            told = lists.guide(problem="I found no job in that. Write its name or id.")
+            told = lists.guide(problem="I couldn't find a job in your message. Enter its name or ID.")
         else:
             told = self.safely(person, lambda: self._run_verb(person, words, key))
         self._use_cases.replies.send(person, key, {"form": "message", "text": told.text, "blocks": list(told.blocks)})

@@ -63,7 +63,7 @@ class DiagnosisRequests:
         else:
             job, cluster = str(subject.posting.facts.get("job") or "") if subject.posting else "", None
         if not job:
-            raise SignalboxError("This message doesn't contain a job's name or id.")
+            raise SignalboxError("This message doesn't contain a job name or ID.")
         order = DiagnosePayload(job, subject.tenant, cluster, source="slack", private_to=_private_to(person, subject))
         self.access.allow(person, "diagnose", job, subject)
         thread = subject.posting.thread if subject.posting else None

@@ -97,7 +97,7 @@ def test_each_end_is_asked_for_once() -> None:
     bench = Bench(Scheduler([failed("1", NOW - 50)]))
     watch = bench.watch()
     watch.look(NOW)
-    assert (bench.jobs, bench.said) == ([], ["west: failed jobs are diagnosed from now on"])
+    assert (bench.jobs, bench.said) == ([], ["west: failed jobs will be diagnosed from now on"])
     bench.scheduler.jobs += [failed("3", NOW + 20), failed("2", NOW + 10), failed("4", NOW + 30, "COMPLETED")]
     bench.scheduler.jobs += [failed("5", NOW + 30, "CANCELLED"), JobSummary("6", "llm", "RUNNING", NOW)]
     watch.look(NOW + 60)
@@ -268,7 +268,7 @@ def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPa
     watch.look(NOW)
     over.set()
     assert "east: slurm cannot list ended jobs" in bench.said[0]
-    assert bench.said[1] == "west: failed jobs are diagnosed from now on"
+    assert bench.said[1] == "west: failed jobs will be diagnosed from now on"
 
 
 @pytest.mark.parametrize(
