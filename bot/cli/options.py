@@ -33,6 +33,3 @@ OfCluster = Annotated[str | None, typer.Option("--cluster", help="With JOB: only
 OfTenant = Annotated[str, typer.Option("--tenant", help="With JOB: the tenant whose clusters to search.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number, latest first.")]
 OfNamespace = Annotated[str | None, typer.Option("--namespace", "-n", help="With JOB: its Kubernetes namespace.")]
-SiteFolder = Annotated[
-    Path | None, typer.Option("--site", help="The overlay's folder; by default, the configured one.")
-]

@@ -107,7 +107,7 @@ CASES = [
     ("rendezvous-lost", raised("torch.distributed.elastic.rendezvous.api.RendezvousClosedError"), "was closed", "lost the"),
     ("jax-coordination-timeout", "E0504 DEADLINE_EXCEEDED: Barrier timed out. Id: eval_sync_7::0. This usually happens because a task died\n", "reach a barrier", "connect"),
     ("script-line-broken", "train.sh: line 12: DATA_ROOT: unbound variable\n", "Shell rejected", "backslash"),
-    ("cuda-out-of-memory", raised('RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/pytorch/c10/cuda/CUDACachingAllocator.cpp":838'), "check of its own", "requested"),
+    ("cuda-out-of-memory", raised('RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/pytorch/c10/cuda/CUDACachingAllocator.cpp":838'), "internal check", "requested"),
     ("master-name-unresolved", "ssh: Could not resolve hostname node-17: Name or service not known\n", "by ssh", "master"),
 ]  # fmt: skip
 
