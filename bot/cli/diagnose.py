@@ -265,11 +265,17 @@ def _deliver(
 ) -> None:
     """Print the answer, write the requested picture and page, and store it."""
     memory.promise(answer, bundle)
+    to_learn = answer.report.verdict == "no_match" and not (options.as_json or options.verbose)
     print_answer(
-        known, answer, as_json=options.as_json, verbose=options.verbose, consoles=memory.consoles(answer.report)
+        known,
+        answer,
+        as_json=options.as_json,
+        verbose=options.verbose,
+        consoles=memory.consoles(answer.report),
+        above=int(to_learn),
     )
-    if answer.report.verdict == "no_match" and sys.stdout.isatty() and not (options.as_json or options.verbose):
-        say("Once you know the cause: -v has a `signalbox rules new` command that makes a rule of it.")
+    if to_learn and sys.stdout.isatty():
+        say("Once you know the cause: -v shows a command that makes a rule of it.")
     if options.picture is not None:
         _draw(answer, options.picture)
     kept = _attachments(answer) if options.html is not None or memory.on else {}
