@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -180,7 +180,7 @@ def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: IncidentMe
         deep=options.deep,
     )
     memory.config = configured = read(options.config)
-    with ReadProgress() as bar:
+    with ReadProgress() as bar, _no_such_path(job):
         found = diagnose_job(
             known,
             configured,
@@ -194,6 +194,19 @@ def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: IncidentMe
     if options.save:
         complain(f"evidence saved to {options.save}")
     return found.answer, found.collected.folder
+
+
+@contextmanager
+def _no_such_path(job: str) -> Iterator[None]:
+    """Say with an unknown job that it is no path either: the word may be a mistyped folder."""
+    from bot.collection.find_job import JobNotFound
+
+    try:
+        yield
+    except JobNotFound as error:
+        if not Path(job).exists():
+            error.args = (f"{error}; there is no file or folder of that name either",)
+        raise
 
 
 def _compare(options: DiagnoseOptions, memory: IncidentMemory) -> ComparisonOptions:

@@ -27,10 +27,12 @@ class JobNotFound(SignalboxError):  # noqa: N818 - an outcome
     def __init__(self, text: str, candidates: Sequence[tuple[str, JobSummary]], gaps: Sequence[Gap]) -> None:
         self.candidates = tuple(candidates)
         self.gaps = tuple(gaps)
-        words = [f"no job {text[:80]!r} found"]
+        unasked = [f"{gap.source} could not be queried: {gap.reason}" for gap in gaps]
         if candidates:
-            words.append("did you mean " + ", ".join(_shown(pair) for _, pair in candidates) + "?")
-        words += [f"{gap.source} could not be asked: {gap.reason}" for gap in gaps]
+            near = "did you mean " + ", ".join(_shown(pair) for _, pair in candidates) + "?"
+            words = [f"no job {text[:80]!r} found", near, *unasked]
+        else:  # the reason first
+            words = [*unasked, f"no other system knows a job {text[:80]!r}" if gaps else f"no job {text[:80]!r} found"]
         super().__init__("; ".join(words))
 
 

@@ -27,6 +27,7 @@ def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
     """The page, in UTF-8. `to` returns the address of an incident's page, if it has one."""
     text: str = _template().render(
         d=digest,
+        dear=phrases.dearest_first(digest.classes),
         span=phrases.span(digest),
         notes=[item for item in (phrases.unfinished(digest),) if item],
         lead=lead.sentences(digest),

@@ -6,11 +6,11 @@ Numbers with their n, and changes since the previous week. No layout or markup.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from kb.digest.digest import Digest, SizeClass
+from kb.digest.digest import ClassLine, Digest, SizeClass
 from kb.digest.statistics import LEAST, Rate, Share, Spread, Sum
 from kb.digest.statistics import share as share_of
 from kb.errors import UnreadableInput
@@ -84,6 +84,11 @@ def amount(item: Sum) -> str:
 def known_amount(item: Sum) -> float | None:
     """A sum; None if none of its cases is known."""
     return item.value if item.n or not item.of else None
+
+
+def dearest_first(classes: Sequence[ClassLine]) -> list[ClassLine]:
+    """The classes by known loss, the largest first; the page, the terminal and the chart show them in this order."""
+    return sorted(classes, key=lambda line: (-line.gpu_hours.value, line.fault))
 
 
 def gpu_hours(item: Sum) -> str:

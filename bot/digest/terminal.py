@@ -49,7 +49,7 @@ def _news(digest: Digest) -> Iterator[str]:
 
 
 def _classes(digest: Digest) -> Iterator[str]:
-    dear = sorted(digest.classes, key=lambda fault_class: (-fault_class.gpu_hours.value, fault_class.fault))
+    dear = phrases.dearest_first(digest.classes)
     rows = [
         (
             phrases.lost(item.gpu_hours),

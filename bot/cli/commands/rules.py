@@ -51,6 +51,7 @@ def list_rules(
 @app.command()
 def show(
     rule: Annotated[str, typer.Argument(help="The rule's id.")],
+    row: Annotated[str | None, typer.Argument(metavar="ROW", help="One row of its table, such as an Xid.")] = None,
     source: Annotated[bool, typer.Option("--source", help="Print the rule's file instead.")] = False,
     rules: RulesFolder = None,
     site: SiteFolder = None,
@@ -61,6 +62,12 @@ def show(
     known = load_rule_base(rules, site)
     found = rule_named(known, rule)
     folder = rules or default_folder()
+    if row is not None:
+        from bot.cli.rules.explain import explained_row, row_named
+
+        chosen = row_named(found, row)
+        say_page(lambda width: explained_row(found, chosen, known.rulebook, width))
+        return
     if not source:
         from bot.cli.rules.explain import explained
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from bot.authoring.docs import GRADES, ROLES, extract, faults_of
 from bot.authoring.selftest import tests_of
+from bot.cli.console import refuse
 from bot.render.text_page import OutputLine, Reading, TextPage
-from kb.rulebase.rule import RemediationStep, Rule, Rulebook
+from kb.rulebase.rule import RemediationStep, Rule, Rulebook, TableRow
 from kb.rulebase.texts import fill, in_every_case
+from kb.rulebase.yaml_nodes import nearest
 
 EXAMPLES = 2
 LINES = 4  # of an example
@@ -37,6 +39,8 @@ def explained(rule: Rule, rulebook: Rulebook, folder: Path, width: int) -> Seque
     if rule.table is not None:
         rows = [row.title for row in rule.table.rows.values() if not row.ignore]
         _list(page, "It tells these apart", dict.fromkeys(rows))
+        one = next(iter(rule.table.rows))
+        page.text(f"For one of them: `signalbox rules show {rule.id} ROW`, such as ROW {one}.", "quiet", indent=2)
     _list(page, "It does not apply when", [item.reason for item in rule.not_when])
     _list(page, "Known problems", rule.known_problems)
     _examples(page, rule, folder)
@@ -45,6 +49,31 @@ def explained(rule: Rule, rulebook: Rulebook, folder: Path, width: int) -> Seque
         _section(page, "Exception of this site", f"until {excepted.expires}: {excepted.reason}")
     page.gap()
     page.text(f"The rule itself: `signalbox rules show {rule.id} --source` ({rule.file}).", "quiet")
+    return page.lines
+
+
+def row_named(rule: Rule, key: str) -> TableRow:
+    """Return a row of the rule's table. Exit with 2 if there is none of this key."""
+    rows = rule.table.rows if rule.table is not None else {}
+    if key not in rows:
+        near = nearest(key, rows) if rows else ""
+        refuse(f"{rule.id} has no row {key[:40]!r}{f'; {near}' if near else ''}")
+    return rows[key]
+
+
+def explained_row(rule: Rule, row: TableRow, rulebook: Rulebook, width: int) -> Sequence[OutputLine]:
+    """Return what a rule says of one row of its table, such as one Xid, as lines."""
+    page = TextPage(width, Reading())
+    page.text(row.title, "title")
+    page.text(f"row {row.key} of {rule.id}, {row.fault or rule.fault}, {row.role or rule.role}", "quiet")
+    page.gap()
+    page.text(_shown(row.summary or rule.summary))
+    _section(page, "Cause", _shown(row.cause or rule.cause))
+    _section(page, "Impact", _shown(row.impact or rule.impact))
+    _section(
+        page, "Advice", _shown(row.because or rule.because or rulebook.faults[row.fault or rule.fault].because or "")
+    )
+    _steps(page, row.remediation or rule.remediation, rulebook)
     return page.lines
 
 

@@ -294,3 +294,13 @@ def test_fault_classes_are_listed():
     assert few.stdout.split()[:2] == ["host_oom", "platform"]
     assert len(few.stdout.splitlines()) == 2 < len(every.stdout.splitlines())
     assert CliRunner().invoke(rules_app, ["faults", "xylophone"]).exit_code == 2
+
+
+def test_one_row_of_a_rule_is_explained():
+    """A person asks about one Xid, not about a hundred."""
+    one = CliRunner().invoke(rules_app, ["show", "nvidia-xid", "79"]).stdout
+    assert one.startswith("Xid 79: GPU has fallen off the bus\nrow 79 of nvidia-xid, gpu_fell_off_bus, root_cause\n")
+    assert "Xid 48" not in one
+    wrong = CliRunner().invoke(rules_app, ["show", "nvidia-xid", "7"])
+    assert (wrong.exit_code, "nvidia-xid has no row '7'; did you mean '37'?" in wrong.output) == (2, True)
+    assert CliRunner().invoke(rules_app, ["show", "disk-quota-exceeded", "7"]).exit_code == 2

@@ -211,8 +211,16 @@ def test_an_unknown_job_has_candidates() -> None:
         find([cluster], JobQuery("llm-7b-pertrain", QUERY.window), Deadline.within(60))
     assert str(caught.value) == (
         "no job 'llm-7b-pertrain' found; did you mean llm-7b-pretrain (1), running, llm-70b (2)?; "
-        "b could not be asked: slow"
+        "b could not be queried: slow"
     )
+
+
+def test_without_candidates_the_system_that_did_not_answer_comes_first() -> None:
+    """The job may be there."""
+    cluster = wired(a=Toy(provides=JOBS), b=Toy(fails=SourceFailed("timeout", "slow"), provides=JOBS))
+    with pytest.raises(JobNotFound) as caught:
+        find([cluster], JobQuery("4711", QUERY.window), Deadline.within(60))
+    assert str(caught.value) == "b could not be queried: slow; no other system knows a job '4711'"
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a\nb", "x" * 300, "a\x00", "\u202e"])

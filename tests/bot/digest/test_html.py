@@ -13,6 +13,7 @@ import pytest
 from bot.digest.charts import pictures
 from bot.digest.codec import dumps, loads
 from bot.digest.html import page
+from bot.digest.phrases import dearest_first
 from bot.digest.terminal import text
 from bot.incidents.ledger import Ledger
 from bot.store.digest_rows import compute
@@ -184,3 +185,15 @@ def test_hostile_names_run_nothing(browser, tmp_path, hostile):
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     assert "onerror" in browser.find_element("tag name", "main").text
     assert complaints(browser) == []
+
+
+def test_classes_stand_in_the_same_order_on_the_page_and_in_the_terminal(usual):
+    """The most expensive first; sorted in two ways, the same week looks like two."""
+    titles = [line.title for line in dearest_first(usual.classes)]
+    told = html.unescape(page(usual).decode())
+    told = told[told.index('id="classes"') :]
+    rows = text(usual)[text(usual).index("By class") :]
+    assert len(titles) > 2
+    for shown in (told, rows):
+        places = [shown.index(title) for title in titles]
+        assert places == sorted(places)
