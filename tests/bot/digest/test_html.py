@@ -194,6 +194,6 @@ def test_classes_stand_in_the_same_order_on_the_page_and_in_the_terminal(usual):
     told = told[told.index('id="classes"') :]
     rows = text(usual)[text(usual).index("By class") :]
     assert len(titles) > 2
-    for shown in (told, rows):
-        places = [shown.index(title) for title in titles]
+    for shown, around in ((told, 'class="name">{}</th>'), (rows, " {}\n")):
+        places = [shown.index(around.format(title)) for title in titles]
         assert places == sorted(places)
