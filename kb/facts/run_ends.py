@@ -23,9 +23,13 @@ _COMPLETED = lazy_compile(
     # messages of completed programs: trainers, launchers, job wrappers, trackers
     r"\b(?:pre-?|fine-?)?(?:train(?:ing|er)?|tuning|run|experiment|trial|pipeline|epochs|steps|rollouts?)"
     r"(?: \S{1,40})? (?:is |are |has |have |was |were )?(?:now )?(?:all )?(?:successfully )?(?:complete[d]?|finished|done|ended|succeeded)"
-    r"(?: successfully| normally| cleanly| at step \d+)?(?=[\s.!,;:)\"'}]|$)"
+    r"(?: successfully| normally| cleanly| at step \d+)?(?=[\s.!,;:)\"'}@]|$)"
     r"|\b(?:finished|completed|done) (?:with )?(?:all )?(?:the )?(?:pre-?|fine-?)?(?:training|tuning|experiment|run|job|epochs|steps)\b"
-    r"|^\W{0,8}(?:the )?end (?:of )?(?:the )?(?:training|experiment|run)\W{0,8}$"
+    r"|^\W{0,8}(?:the )?end (?:of )?(?:the )?(?:training|experiment|run)\W{0,8}$|\btraining (?:is|was) over\b|\bfinish (?:the )?training\W{0,8}$"
+    r"|\*{6} ?end (?:of )?(?:the )?(?:training|evaluation|testing)\b|\bfinal eval(?:uation)? (?:is |has |was )?(?:finished|done|completed?)\b"
+    # the last batch of a test run: the test follows the training, or is all that the program does
+    r"|\bEpoch\(test\) ?\[(?P<batch>\d{1,9})/(?P=batch)\]"
+    r"|\b(?:saved?|wrote|written) (?:\S{1,40} ){0,4}(?:to|in|as|at) \S{0,200}?\b(?:model[_-]final|final[_-](?:model|checkpoint|weights))\b"
     # a wrapper may write "job finished" after a failure, too: there only success counts
     r"|\b(?:job|script|task|program|workflow|process)\b.{0,60}\b(?:succeeded|(?:completed|finished|ended|exited) (?:successfully|normally|cleanly))"
     r"|\bcompleted successfully\b|\bsuccessfully (?:completed|finished)\b|\bexit(?:ed|ing)? (?:normally|cleanly|successfully)\b"
@@ -42,10 +46,11 @@ _COMPLETED = lazy_compile(
     r"|\b(?:total|overall|whole) (?:pre-?|fine-?)?(?:train(?:ing)?|tuning) time(?: taken| elapsed| used)?(?: is| was)?[ :=]{1,3}\d"
     r"|\btraining time ?[:=] ?(?:\d{1,4} ?days?,? )?\d{1,6}:\d\d:\d\d\b|\btime ell?apsed in training\b"
     r"|\boptimi[sz]ation (?:is )?(?:complete|finished|done)\b|\bcode\b.{0,80} ran for \d"
-    r"|\b(?:pre-?|fine-?)?(?:trai|tu)ning took \d{1,9}\b"
+    r"|\b(?:pre-?|fine-?)?(?:trai|tu)ning took \d{1,9}(?:\.\d{1,9})?(?: ?[hms]| ?(?:sec|min|hour)\w{0,4})?\b"
+    r"|\btime (?:taken|used|spent|needed) (?:for|by|in) (?:the )?training ?[:=] ?\d"
     # the last of N, and it ended
-    r"|\b(?:end of|finished|completed|done with) (?:epoch|iteration|step|round) (\d{1,9}) ?(?:/|of) ?\1\b"
-    r"|Number of trials: \d+/\d+ \(\d+ TERMINATED\)|W&B process to finish\.{3} ?\(success\)|^wandb: (?:Run summary:|Synced \d|.{0,4}View run .{1,200} at:)"
+    r"|\b(?:end of|finished|completed|done with) (?:epoch|iteration|step|round) (?P<last>\d{1,9}) ?(?:/|of) ?(?P=last)\b"
+    r"|Number of trials: \d+/\d+ \(\d+ TERMINATED\)|\bTrial status: \d+ TERMINATED\s*$|W&B process to finish\.{3} ?\(success\)|^wandb: (?:Run summary:|Synced \d|.{0,4}View run .{1,200} at:)"
     r"|\bLoss for final step: |\b[Oo]verall training speed: |\bSaved final model\b|\bFinished (?:training|experiment|fitting)\b"
     r"|# Avg bus bandwidth +: [\d.]+|# Collective test concluded"
     r"|训练(?:已)?(?:完成|结束)|学習(?:が)?(?:完了|終了)|훈련(?:이)? 완료|Обучение (?:завершено|окончено)|Entra[iî]nement termin|Entrenamiento (?:finalizado|completado|terminado)"
@@ -114,6 +119,8 @@ _HELPER = lazy_compile(
     r"|side-?cars?|(?:\w{1,12}[-_ ])?monitor|nvidia-smi|nvtop|htop|(?:ray )?dashboard|profiler|telemetry|(?:metrics?|logs?|stats?)[-_ ](?:agent|collector|shipper|server|writer)"
     r"|fluent-?(?:bit|d)|promtail|filebeat|rsync|rclone|uploader|tail -f|watch -n|(?:data|cache|eval(?:uation)?|reward|file)[-_ ]?(?:server|service)|prefetcher|port-forward|cloudflared|ngrok)(?![\w])"
 )
+# the step daemon of Slurm about its own control groups, at the end of a step
+_STEP_DAEMON = lazy_compile(r"^slurmstepd: error: .{0,200}\bcgroup")
 _TRACKERS = lazy_compile(
     r"(?i)\b(?:wandb|w&b|weights & biases|tensorboard\w{0,12}|mlflow|comet_ml|comet (?:error|warning)|aim\.\w{1,12}|clearml|neptune|visdom|swanlab|trackio)\b"
 )
@@ -140,11 +147,15 @@ _END_WORDS = (
         "wandb: ",
         "loss for final step",
         "training speed",
-        "final ",
         " ran for ",
         "apsed in training",
         "ning took",
         " time",
+        "time ",
+        "epoch(test)",
+        "final",
+        " over",
+        "trial status",
     ),
     *(
         "saved final model",
@@ -256,6 +267,8 @@ def of_helper(line: str) -> bool:
     In a run that provably completed, the end of such a process is no failure; elsewhere it proves nothing.
     """
     text = line[:_CUT]
+    if _STEP_DAEMON.match(text):
+        return True
     own = text[speaker.end() :] if (speaker := _SPEAKER.match(text)) else text
     if _TRAINING.search(own):
         return False
