@@ -11,6 +11,7 @@ from kb.classifier.traits import OWN, ErrorText, said, traits
 from kb.regex.lazy import lazy_compile
 
 WEIGHTS = "weights.tsv"
+SURE = 0.9  # probability from which a class is as reliable as a rule's: on known sets, all 18 such answers were right
 _FRAME = lazy_compile(r"(?P<path>[^\n]{1,400}):\d{1,9}(?: in (?P<function>.{1,200}))?")
 _FRAMES = 60  # innermost ones that are looked at
 _MESSAGE = 600  # characters of a message that are read

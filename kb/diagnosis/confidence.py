@@ -15,10 +15,11 @@ from kb.model import Band
 
 CALIBRATION = "first-scores-1"
 Trait = Literal[
-    "last_resort", "rival", "contributing", "measured", "repeated", "agreed", "symptom", "behind", "unexplained"
+    "last_resort", "sure", "rival", "contributing", "measured", "repeated", "agreed", "symptom", "behind", "unexplained"
 ]
 TRAITS: Mapping[Trait, str] = {
     "last_resort": "generic match",
+    "sure": "the classifier of errors gives its class at least 90 %",
     "rival": "another fault is also reported, and neither explains the other",
     "contributing": "a contributing factor, not necessarily the cause",
     "measured": "found in numbers, not stated in a log line",
@@ -31,6 +32,7 @@ TRAITS: Mapping[Trait, str] = {
 BASE = 3.35
 WEIGHTS: Mapping[Trait, float] = {
     "last_resort": -1.4,
+    "sure": 0.6,  # set by hand, to what the classifier itself gives
     "rival": -2.2,
     "contributing": -0.9,  # too few cases to fit; the role itself implies that it may not be the cause
     "measured": 0.2,

@@ -302,6 +302,8 @@ def _traits(entry: Ranked, ranked: Sequence[Ranked]) -> Iterator[Trait]:
     best = entry.best
     if best.rule.fallback:
         yield "last_resort"
+    if best.captures.get("sure"):
+        yield "sure"
     rivals = [other for other in ranked if other is not entry and not other.best.is_symptom]
     rivals = [other for other in rivals if best.only_warned or not other.best.only_warned]
     if any(not explains(best, other.best) for other in rivals):

@@ -86,12 +86,15 @@ def _classified(
         captures = judge(structure)
         if captures is None:
             return None
-        from kb.classifier.classify import classify  # noqa: PLC0415 - only errors that no rule knows need the classifier
+        from kb.classifier.classify import SURE, classify  # noqa: PLC0415 - only errors that no rule knows need the classifier
         from kb.classifier.traits import in_words  # noqa: PLC0415 - as above
 
         fields = structure.fields
         answer = classify(captures["type"], str(fields.get("message") or ""), str(fields.get("frames") or ""))
-        return None if answer is None else {**captures, "class": answer.fault, "traits": in_words(answer.traits)}
+        if answer is None:
+            return None
+        sure = {"sure": "yes"} if answer.probability >= SURE else {}
+        return {**captures, "class": answer.fault, "traits": in_words(answer.traits), **sure}
 
     return classified
 

@@ -21,6 +21,8 @@ def test_plain_evidence_of_a_cause_is_likely_and_a_symptom_never_is() -> None:
     """A symptom is not a cause, however often it occurs."""
     assert band(confidence(())) == "likely"
     assert band(confidence(["last_resort"])) == "possible"
+    assert band(confidence(["last_resort", "sure"])) == "likely"
+    assert band(confidence(["last_resort", "sure", "rival"])) == "possible"
     assert confidence(("symptom", "repeated", "agreed")) == SYMPTOM
     assert band(confidence(["behind"])) != "likely"
 
