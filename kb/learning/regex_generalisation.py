@@ -92,7 +92,7 @@ def regexes(
         last -= 1
     if firm and not any(is_bad(pieces[place].word) for place in places[first : last + 1]):
         first = clause_start(pieces, places, first, last)
-    seen = set()
+    seen: set[str] = set()
     grown = 0
     while True:
         if grown % 2 == 0 or last - first + 1 in (len(places), MOST_WORDS):

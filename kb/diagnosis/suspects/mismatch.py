@@ -59,7 +59,7 @@ def differing_waits(ranked: Ranked, facts: Facts, places: Places) -> tuple[Suspe
         return ()
     groups: dict[tuple[object, object], dict[int, Structure]] = {}
     for index, item in facts.structures("watchdog"):
-        rank = places.place(index, item.resource).rank
+        rank: object = places.place(index, item.resource).rank
         rank = item.fields.get("pg_rank") if rank is None and not item.fields.get("pg") else rank
         if isinstance(rank, int) and item.fields.get("seq") is not None:
             groups.setdefault((item.fields.get("pg"), item.fields.get("seq")), {}).setdefault(rank, item)
