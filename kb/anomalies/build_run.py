@@ -40,6 +40,7 @@ FEW_VALUES = 3  # values of a setting that may differ by node; more are individu
 
 _Printed = Mapping[str, Mapping[str, Collection[str]]]
 
+_NUMBERED = re.compile(r"[A-Za-z]{2,24}[-_.]?(\d{1,5})")  # what launchers call the processes that they start
 _PAIR = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z0-9_.-]{1,39})(?:=|: | version )['\"]?([A-Za-z0-9_./+-]{1,80})")
 _SETTING = re.compile(
     r"(?i)version|driver|firmware|fw_ver|kernel|cuda|cudnn|nccl|torch|commit|image|batch|seq(?:uence)?_?len|learning_?rate|(?:^|_)lr$|precision|dtype|parallel|world_?size"
@@ -71,6 +72,9 @@ def build_run(
     """
     growing: dict[str, _EventBuilder] = {}
     voices = []
+    tables = by_number(tables, job.world_size if job else None)
+    refs = {table.ref.uri: table.ref for table in tables}
+    summaries = [replace(item, ref=refs.get(item.ref.uri, item.ref)) for item in summaries]
     shared = ranks_apart(tables, job.world_size if job else None)
     for table in sorted(tables, key=lambda template_table: template_table.ref.uri):
         last: LineRef | None = None
@@ -121,15 +125,42 @@ def node_of(ref: StreamRef, named: str | None) -> str:
     return rank_unit(who.rank) if who.rank is not None else ref.uri
 
 
+def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) -> Sequence[TemplateTable]:
+    """The tables, with the numbers of their nodes as ranks where files such as `worker-3.log` are those of one process each.
+
+    It is so if the numbers are those from 0 to the job's last rank, and the lines name no other rank.
+    """
+    named: dict[str, int] = {}
+    for table in tables:
+        node = table.ref.resource.node
+        if node is not None and table.ref.kind == "job":
+            number = _NUMBERED.fullmatch(node)
+            if number is None or not table.endings.keys() <= {int(number[1])}:
+                return tables
+            named[node] = int(number[1])
+    told = any(table.endings for table in tables if table.ref.resource.node)
+    if len(named) < FEWEST_RANKS or sorted(named.values()) != list(range(len(named))):
+        return tables
+    if world_size != len(named) and not (world_size is None and told):
+        return tables
+    return [
+        replace(table, ref=replace(table.ref, resource=replace(table.ref.resource, node=None, rank=named[node])))
+        if (node := table.ref.resource.node) in named
+        else table
+        for table in tables
+    ]
+
+
 def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) -> frozenset[str]:
     """The streams, by `uri`, that several ranks share and whose lines name them: there the ranks are compared, not the streams.
 
-    A job with a log a node, or whose lines name `FEWEST_NODES` nodes or more, is compared by node: of two or three, none is the odd one.
+    A job of `FEWEST_NODES` nodes or more, which are fewer than its ranks, is compared by node: of two or three, none is the odd one.
     Several streams that name the same ranks, fewer than the job has, name those of their own node each: they stay whole.
     """
-    own = {table.ref.resource.node for table in tables if table.ref.resource.node}
-    named = {node for table in tables for seen in table.templates.values() for node in seen.nodes}
-    if len(own) > 1 or len(own | named) >= FEWEST_NODES:
+    nodes = {table.ref.resource.node for table in tables if table.ref.resource.node}
+    nodes |= {node for table in tables for seen in table.templates.values() for node in seen.nodes}
+    ranks = {rank for table in tables for rank in table.endings}
+    if FEWEST_NODES <= len(nodes) < len(ranks):
         return frozenset()
     found: dict[str, frozenset[int]] = {}
     for table in tables:

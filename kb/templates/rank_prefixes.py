@@ -32,7 +32,9 @@ KEYED = 0.3  # share of the lines that have the key: launchers and tracebacks ad
 KEY_HEAD = 160  # bytes of a line in which a key is looked for
 
 _STAMP = re.compile(STAMP)
-_NUMBER = re.compile(rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?![\w.])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w.-])")
+_NUMBER = re.compile(
+    rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?!\w|\.[^a-z])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w.-])"
+)
 _BEHIND = re.compile(rb"[^\w\s][^\w\s\[({<\"'/]{0,2}[ \t]?|[ \t]{1,2}[^\w\s]{1,2}[ \t]{1,2}|[ \t]{1,4}")
 _WORD = re.compile(rb"[\w.-]+")
 _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right

@@ -125,6 +125,20 @@ def test_ranks_are_compared_where_their_lines_name_few_nodes() -> None:
     assert told(4) == {"train.log"}
 
 
+def test_numbered_files_of_one_process_each_are_ranks() -> None:
+    """If their numbers are those from 0 to the last rank, whether their lines name it or the job's size tells it."""
+
+    def heard(names: str, line: str, world_size: int | None = None) -> frozenset[str]:
+        made = [a_table(f"{name}", line.format(rank=rank)) for rank, name in enumerate(names.split())]
+        return build_run(made, (), Job(world_size=world_size)).heard
+
+    assert heard("worker-0 worker-1 worker-2", "[rank{rank}]: begins") == {"rank 0", "rank 1", "rank 2"}
+    assert heard("worker-0 worker-1 worker-2", "begins", 3) == {"rank 0", "rank 1", "rank 2"}
+    assert heard("worker-0 worker-1 worker-2", "begins", 24) == {"worker-0", "worker-1", "worker-2"}
+    assert heard("gpu-4 gpu-5 gpu-6", "begins", 3) == {"gpu-4", "gpu-5", "gpu-6"}
+    assert heard("worker-1 worker-2 worker-0", "[rank{rank}]: begins") == {"worker-0", "worker-1", "worker-2"}
+
+
 def test_a_log_that_names_no_ranks_or_nodes_of_its_own_stays_whole() -> None:
     """Few ranks, few lines that name one, several nodes."""
     assert build_run([a_shared_log(*["nothing special"] * 20, *by_ranks(3, 2))]).heard == {"train.log"}

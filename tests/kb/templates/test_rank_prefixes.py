@@ -43,6 +43,7 @@ def a_log(form: str, ranks: int = 8, lines: int = 300) -> bytes:
         "2026-03-01 10:00:{second:02d} {host} #{rank}# ",
         "proc-{rank}\t",
         "(task {rank}) ",
+        '{{"UNIT": "run@member{rank}.service", "PRIORITY": "6", "MESSAGE": "',
     ],
 )
 def test_the_form_of_a_prefix_is_learned(form: str) -> None:
