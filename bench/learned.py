@@ -32,7 +32,8 @@ from bot.diagnosis.observations import observed  # noqa: E402
 from bot.diagnosis.replay_text import replay_text  # noqa: E402
 from bot.learning.drafts.anonymise import english  # noqa: E402
 from bot.learning.drafts.cases import logs_of, parted  # noqa: E402
-from bot.learning.drafts.rule_folder import DraftFolder, RuleTester, draft  # noqa: E402
+from bot.learning.drafts.rule_folder import DraftFolder, draft  # noqa: E402
+from bot.learning.drafts.rule_logs import RuleTester  # noqa: E402
 from bot.rulebase.loader import Knowledge, default_folder, knowledge, read_files  # noqa: E402
 from kb.diagnosis.engine import diagnose  # noqa: E402
 from kb.diagnosis.unknown import UNKNOWN  # noqa: E402

@@ -34,6 +34,10 @@ _NUMBERED = re.compile(
 _HOST = re.compile(
     r"(?:node|host|nid|compute|dgx|hgx|cn|gpu|srv|rack|login)[a-z]{0,10}[-_]?[a-z]{0,3}\d{1,8}.*|.{1,60}\.[a-z]{2,12}"
 )
+# hosts, whatever they are called: of NCCL's prefix, and of a list of nodes
+_LISTED = re.compile(
+    r"^(\s{0,8})([A-Za-z][\w.-]{1,60})(?=:\d{1,8}:\d{1,8} \[\d{1,3}\] [NR]CCL)|(?<=\b(?:nodes|hosts)=)([A-Za-z][\w.,\[\]-]{1,200})"
+)
 _COMPOUND_NAME = re.compile(r"[a-z0-9]{2,}(?:[-_][a-z0-9]+){1,8}")
 _BEGINS = {"ip": "192.0.2.", "host": "node-", "name": "name-"}
 _PARTS = re.compile(r"[A-Za-z]+")
@@ -141,7 +145,8 @@ class Anonymiser:
             name: what replaces an unknown word.
         """
         hidden = redact_bytes(line[:LONGEST].encode("utf-8", "replace"), emails=True).decode("utf-8", "replace")
-        whole = self._without_compounds(hidden, name)
+        named = _LISTED.sub(lambda hit: f"{hit[1] or ''}{self._stand_in('host', hit[2] or hit[3])}", hidden)
+        whole = self._without_compounds(named, name)
         return "".join(self._piece(token, keep, name) for token in tokens(whole, self.names)).rstrip()
 
     def _without_compounds(self, text: str, name: str) -> str:

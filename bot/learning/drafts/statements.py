@@ -102,10 +102,8 @@ def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: 
         ]
         actions = ["; ".join(own) for own in done]
     each = [steps_of([action], book.actions, english()) for action in actions]
-    told = [
-        [text for text in (note, *other) if text]
-        for note, other in zip_longest(notes, [other for _, other in each], fillvalue="")
-    ]
+    others = [other for _, other in each]
+    told = [[text for text in (note, *other) if text] for note, other in zip_longest(notes, others, fillvalue="")]
     causes = _merged([[Told("", _begun(text)[:LONGEST]) for text in own] for own in told])
     steps = _merged([[Told(step.action, step.text[:LONGEST]) for step in own] for own, _ in each])
     return Statements(tuple(causes), tuple(_in_order(steps)[:MOST_STEPS]), len(candidate.support), unread)

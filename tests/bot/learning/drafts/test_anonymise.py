@@ -80,3 +80,13 @@ def test_a_name_of_several_words_goes_as_a_whole(known):
 def test_ordinary_words_stay(word, known):
     """Also where the list has only another spelling or a part of them; what may name somebody does not."""
     assert is_word(word) is known
+
+
+@pytest.mark.parametrize(
+    "line", ["cairn08:4288:7346 [0] NCCL INFO ready", "user=x nodes=cairn08", "hosts=cairn08,cairn09 start"]
+)
+def test_a_host_that_is_called_a_word_is_removed_where_hosts_stand(line):
+    """Nothing but its place tells it from a word and a number."""
+    told = Anonymiser(frozenset(["cairn"])).line(line)
+    assert "cairn0" not in told
+    assert "node-a" in told
