@@ -24,7 +24,7 @@ MANY = 4  # tracebacks of one error, from which on one process alone did not wri
 _LAUNCHING = lazy_compile(r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d")
 # As an allocation that failed, or a tensor on another device than the others, names its device.
 _DEVICE = lazy_compile(
-    r"\bGPU (?P<gpu>\d{1,2})(?:;| has a total capacity)|two devices, (?:cpu and )?cuda:(?P<cuda>\d{1,2})\b"
+    r"\bGPU (\d{1,2})(?:;| has a total capacity)|two devices, (?:cpu and cuda:(\d{1,2})\b|cuda:(\d{1,2}) and cpu)"
 )
 
 
@@ -96,7 +96,7 @@ def _of_launcher(best: Finding, facts: Facts) -> bool:
 def of_device(line: str) -> int | None:
     """Return the index on the node of the GPU that a line names."""
     found = _DEVICE.search(line)
-    return int(found["gpu"] or found["cuda"]) if found else None
+    return int(next(filter(None, found.groups()))) if found else None
 
 
 def _devices(best: Finding) -> int:
