@@ -22,7 +22,7 @@ from kb.diagnosis.suspects.claims import (
 from kb.diagnosis.suspects.ended import first_ended
 from kb.diagnosis.suspects.late import came_too_late
 from kb.diagnosis.suspects.launcher import from_launcher
-from kb.diagnosis.suspects.mismatch import differing_waits, mismatching_ranks
+from kb.diagnosis.suspects.mismatch import mismatching_ranks
 from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only_silent_rank, waiting_ranks
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
 from kb.facts.topology import Place, Places, names_a_node
@@ -47,7 +47,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         not found and not best.ranks
     ):  # a hang belongs to no rank; the missing rank is in another finding of the same fault
         found = next(filter(None, (_compared(finding, places) for finding in ranked.findings)), ())
-    found = found or mismatching_ranks(ranked, facts, places) or differing_waits(ranked, facts, places)
+    found = found or mismatching_ranks(ranked, facts, places)
     if not found:
         claims = recent_claims(
             [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best

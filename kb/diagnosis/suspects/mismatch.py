@@ -9,7 +9,6 @@ from itertools import pairwise
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.late import TIMED_OUT
-from kb.diagnosis.suspects.missing import SEVERAL
 from kb.diagnosis.suspects.ranking import with_scores
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
@@ -24,7 +23,6 @@ _OPERATION = lazy_compile(r"(?:OpType=|TensorShape=)(\w{1,40}|\[[\d, ]{0,80}\])"
 # Collectives whose sizes are the same on all ranks of a group; others may send each rank another part.
 _EQUAL = frozenset({"ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"})
 _PARAMS = lazy_compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) params")
-_OF_WORK = ("op", "numel_in", "numel_out")
 _SEVERAL = 3  # ranks that report the same work, from which on another one's is the exception
 
 
@@ -33,8 +31,8 @@ _SEVERAL = 3  # ranks that report the same work, from which on another one's is 
 
 def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Suspect, ...]:
     """Where ranks print what they run, return those that run something different from most."""
-    if ranked.best.fault.id == "collective_timeout":
-        return _odd_in_timeouts(facts, places)
+    if ranked.best.fault.id == TIMED_OUT:
+        return _differing_waits(facts, places)
     if ranked.best.fault.id != "collective_desync":
         return ()
     prints: dict[int, str] = {}
@@ -50,13 +48,11 @@ def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Sus
     )
 
 
-def differing_waits(ranked: Ranked, facts: Facts, places: Places) -> tuple[Suspect, ...]:
+def _differing_waits(facts: Facts, places: Places) -> tuple[Suspect, ...]:
     """Where the watchdogs of most ranks name one collective, return the ranks whose watchdog names another one by its number.
 
     It is another one if its operation differs, or its size, where an operation has the same size on all ranks.
     """
-    if ranked.best.fault.id != TIMED_OUT:
-        return ()
     groups: dict[tuple[object, object], dict[int, Structure]] = {}
     for index, item in facts.structures("watchdog"):
         rank: object = places.place(index, item.resource).rank
@@ -73,7 +69,7 @@ def _of_other_kind(waits: Mapping[int, Structure]) -> Mapping[int, str]:
     """Return the ranks that wait in another collective than more than half of a group, each with what shows it."""
     kinds = Counter(map(_kind, waits.values()))
     (usual, often), *others = kinds.most_common() or [((), 0)]
-    if not others or 2 * often <= len(waits) or often < SEVERAL:
+    if not others or 2 * often <= len(waits) or often < _SEVERAL:
         return {}
     return {rank: _other(_kind(item), usual) for rank, item in sorted(waits.items()) if _kind(item) != usual}
 
@@ -101,23 +97,6 @@ def _odd_ones(prints: Mapping[int, str], named: Mapping[int, int]) -> Iterator[t
         yield most, "named by most other ranks as the one that differs"
     elif odd:
         yield from ((rank, _runs(prints[rank])) for rank in dict.fromkeys((most, *prints)) if rank in prints)
-
-
-def _odd_in_timeouts(facts: Facts, places: Places) -> tuple[Suspect, ...]:
-    """Return the one rank whose watchdog reports another operation or size under the number that several others report."""
-    runs: dict[tuple[str, str], dict[int, tuple[str, ...]]] = {}
-    for _, item in facts.structures("watchdog"):
-        rank, told = item.resource.rank, item.fields
-        if rank is not None and told.get("seq") is not None:
-            key = str(told.get("pg") or ""), str(told["seq"])
-            runs.setdefault(key, {}).setdefault(rank, tuple(str(told.get(name) or "") for name in _OF_WORK))
-    for prints in runs.values():
-        ((usual, often),) = Counter(prints.values()).most_common(1)
-        odd = [rank for rank, what in prints.items() if what != usual]
-        if len(odd) == 1 and often >= _SEVERAL:
-            why = f"timed out in another operation or size under the same number as {often} other ranks"
-            return with_scores([Suspect("rank", places.node_of(odd[0]), odd[0], why=why)])
-    return ()
 
 
 def _runs(what: str) -> str:
