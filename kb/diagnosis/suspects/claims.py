@@ -64,7 +64,8 @@ _ACCUSED = lazy_compile(
 )
 # a line of no known process that says where it happened
 _AT = lazy_compile(rf"\b(?:on|in|at|by) (?:global )?{_RANKS}(?! of \d)|\((?:global )?{_RANKS}\)")
-_IN_SUBGROUP = lazy_compile(r"(?i)\bgroup|communicator|\bPG\b")  # which counts its members from 0
+# Which counts its members from 0, as HCCL does in its messages about a wait.
+_IN_SUBGROUP = lazy_compile(r"(?i)\bgroup|communicator|\bPG\b|\bE[IJ]\d{4}\b|\bnotify (?:wait|register|record)")
 
 
 class EvidenceWeight(IntEnum):
