@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-import typer.testing
+import typer
 from sqlalchemy import create_engine
 
 from bot.rulebase.loader import Knowledge, default_folder
@@ -112,7 +112,7 @@ def databases_made_quickly() -> Iterator[None]:
 def commands_made_once() -> Iterator[None]:
     """Make the commands of the command line once, as a process does, and not for each one that is invoked here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", functools.cache(typer.testing._get_command))
+        patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
         yield
 
 
