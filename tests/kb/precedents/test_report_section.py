@@ -227,7 +227,7 @@ def test_a_faint_likeness_is_told_only_where_the_cause_is_not_clear() -> None:
     )
     told = {
         band: remembered(
-            replace(one, diagnoses=tuple(replace(item, band=band) for item in one.diagnoses)),  # type: ignore[arg-type]
+            replace(one, diagnoses=tuple(replace(item, band=band) for item in one.diagnoses)),
             Evidence(),
             past(library=library),
         ).memory.alike
