@@ -16,7 +16,7 @@ from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.live_phase import while_running
-from kb.diagnosis.owner import owner
+from kb.diagnosis.owner import lies_in, owner
 from kb.diagnosis.place import place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
@@ -263,15 +263,12 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         cause=best.cause,
         impact=best.impact,
         owner=owner(best, rulebook),
-        lies_in=_lies_in(best, told.suspects),
+        lies_in="" if _accused(told.suspects) else lies_in(best),
     )
 
 
-def _lies_in(best: Finding, suspects: Sequence[Suspect]) -> str:
-    """Return what is at fault, as its rule or its class says; empty if somebody is accused."""
-    accused = any(suspect.kind != "job" and suspect.why not in (REPORTED, WAITING) for suspect in suspects)
-    own = (best.row.lies_in if best.row is not None else "") or best.rule.lies_in
-    return "" if accused else own or best.fault.lies_in
+def _accused(suspects: Sequence[Suspect]) -> bool:
+    return any(suspect.kind != "job" and suspect.why not in (REPORTED, WAITING) for suspect in suspects)
 
 
 def _ended_in(

@@ -13,6 +13,7 @@ from kb.diagnosis.findings import Finding
 from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import Rulebook
 
+_OUTSIDE = ("hardware", "network")  # domains of what no user of a job can mend
 _FEW = 8  # signals of a finding that are searched
 _FILE = lazy_compile(r"(?<![\w./-])(?:/[\w.+@~-]{1,120}){2,40}")
 # Trees of software that a site maintains: Cray PE, Bright, OpenHPC, EESSI, EasyBuild, Spack, Lmod trees of large centres.
@@ -35,6 +36,19 @@ def owner(best: Finding, rulebook: Rulebook) -> str:
     if best.fault.owner and usual == "platform" and _installed_by_site(best):
         return usual
     return best.fault.owner or usual
+
+
+def lies_in(best: Finding) -> str:
+    """Return what is at fault if nobody is accused, in a few words, as the row, the rule or the class of a finding says.
+
+    A row of another class than its rule's does not take over what the rule says. What a class of the hardware or of the
+    network says does not hold where the rule knows that the user must act.
+    """
+    of_rule = best.rule.lies_in if best.fault.id == best.rule.fault else ""
+    own = (best.row.lies_in if best.row is not None else "") or of_rule
+    acts = (best.row and best.row.owner) or best.rule.owner
+    elsewhere = acts == "user" and best.fault.domain in _OUTSIDE
+    return own or ("" if elsewhere else best.fault.lies_in)
 
 
 def _installed_by_site(best: Finding) -> bool:

@@ -76,6 +76,7 @@ def build(
         advice=model.advice,
         because=model.because,
         lies_in=model.lies_in or "",
+        shared=model.shared,
     )
 
 

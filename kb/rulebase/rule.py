@@ -348,7 +348,7 @@ class Rule:
     """A rule: which signals indicate which fault, why, and what to do about it.
 
     `advice` and its reason `because` override the fault class's; otherwise both are None. `lies_in`: what is at fault where
-    that is shared by all ranks, and not what the class says; empty otherwise.
+    that is not what the class says; empty otherwise. `shared`: as in a fault class, where the rule knows better.
     """
 
     id: str
@@ -383,6 +383,7 @@ class Rule:
     advice: Advice | None = None
     because: str | None = None
     lies_in: str = ""
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ def _by_own_lines(
 def _as_reporters(found: tuple[Suspect, ...], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
     """Return suspects as reporters if the fault lies in what ranks share; those that other ranks lost may be at fault after all."""
     best = ranked.best
-    shared = "always" if best.rule.lies_in else best.fault.shared
+    shared = best.rule.shared or best.fault.shared
     if shared is None or (shared == "usually" and _stand_apart(found, layout)):
         return found
     return tuple(suspect if suspect.kind == "job" else replace(suspect, why=REPORTED) for suspect in found)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from kb.model import Grade, Role, Scope
 from kb.report import Advice
-from kb.rulebase.rule import LiveAction, Severity, Status
+from kb.rulebase.rule import LiveAction, Severity, Shared, Status
 from kb.rulebase.schema.fields import (
     Counted,
     Day,
@@ -141,7 +141,10 @@ class RuleFile(StrictModel):
     fallback: bool = Field(default=False, description="Use only for lines and exceptions that no other rule explains.")
     owner: Identifier | None = Field(None, description="Who acts. Default: by the fault's domain.")
     lies_in: Line | None = Field(
-        None, description="What is at fault where ranks only report it, if not what the class says: launch settings."
+        None, description="What is at fault if no rank or node is, where the rule knows better than its class."
+    )
+    shared: Shared | None = Field(
+        None, description="Ranks share what is at fault, where the rule knows better than its class."
     )
     live: LiveAction = Field("notify", description="What to do when it appears in a running job.")
     not_when: list[NotWhenFile] = Field(default=[], description="The rule is silent where one of these holds.")

@@ -795,3 +795,22 @@ def test_of_two_sides_that_differ_neither_is_right() -> None:
         "runs ALLREDUCE [512]",
         "runs ALLREDUCE [2048]",
     )
+
+
+@pytest.mark.parametrize(
+    ("domain", "acts", "own", "at_fault"),
+    [
+        ("network", None, "", "network"),
+        ("network", "user", "", ""),
+        ("network", "user", "launch settings", "launch settings"),
+        ("software", "user", "", "network"),
+    ],
+)
+def test_a_class_says_what_is_at_fault_only_where_the_rule_knows_no_better(domain, acts, own, at_fault) -> None:
+    """The class of the network covers ranks that share a GPU; a rule for these says that the user must act."""
+    faults = {**FAULTS, "late": FaultClass("late", domain, "Late", shared="always", lies_in="network")}
+    late = replace(rule("late", "late", Pattern("w", regex="cannot go on")), owner=acts, lies_in=own)
+    own_book = replace(BOOK, faults=faults, rules=(late, *BOOK.rules))
+    (first, *_) = diagnose(Evidence(Job(), streams=(scanned("cannot go on\n", own_book),)), own_book).diagnoses
+
+    assert first.lies_in == at_fault
