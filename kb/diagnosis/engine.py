@@ -23,7 +23,7 @@ from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
-from kb.diagnosis.suspects.commands import filled, slurm_job, with_hints
+from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_hints
 from kb.diagnosis.suspects.late import last_said
 from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
@@ -183,6 +183,7 @@ class _Told:
     suspects: tuple[Suspect, ...]
     stage: Stage | None
     iteration: int | None
+    windows: bool
 
 
 def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircumstances, state: Phase) -> _Told:
@@ -203,7 +204,7 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     known = {**known, **_first_place(ranked.best, layout.facts, asked)}
     if "neighbours" in asked and (near := neighbours(suspects, layout.places.node_of, layout.places.ranks)):
         known = {**known, "neighbours": near}
-    return _Told(worded(ranked, known), quoted, suspects, stage, step)
+    return _Told(worded(ranked, known), quoted, suspects, stage, step, run.get("system") == "windows")
 
 
 def _first_place(best: Finding, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
@@ -258,7 +259,7 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         remediation=tuple(
             RemedyStep(item.action, item.grade, with_hints(item.text, command), item.scope, command, item.verify)
             for item in best.steps()
-            for command in [filled(item.command, told.suspects, job)]
+            for command in [filled(on_windows(item.command) if told.windows else item.command, told.suspects, job)]
         ),
         cause=best.cause,
         impact=best.impact,

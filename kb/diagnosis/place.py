@@ -16,12 +16,14 @@ from kb.regex.lazy import lazy_compile
 
 _EVALUATES = lazy_compile(
     r" in (?:_?(?:evaluate|validate)"
+    r"|estimate_loss(?:es)?|(?:eval|validation|val)_loss"
     r"|_?evaluate_(?:and_\w{1,40}|on_\w{1,40}|(?:one_)?epoch|core|model|tasks?|examples?|batch|dataset|loader|loop|all|split)"
     r"|(?:(?:non)?dist_)?validation|_?(?:run_)?test_(?:epoch|loop|step)|evaluation_(?:loop|step)|(?:validate|eval)_(?:one_)?(?:epoch|step|batch|model)"
     r"|validation_(?:epoch|loop|step)|prediction_(?:loop|step)|(?:run|do)_(?:eval|evaluation|validation))$"
 )
 _SAVES = lazy_compile(
-    r" in _?save_(?:\w{1,40}_)?(?:checkpoint|ckpt|pretrained|model|weights|state|state_dict|optimizer_and_scheduler)$"
+    r" in _?save_(?:\w{1,40}_)?(?:checkpoint|ckpt|pretrained|model|weights|networks?|(?:training_)?state|state_dict|optimizer_and_scheduler)$"
+    r"|(?:paddle/framework/io\w*|/\w{0,40}(?:model|trainer|saver))\.py:\d{1,6} in (?:_legacy_)?save$"
     r"|(?:serialization|checkpoint\w*|safetensors)\S{0,80}:\d{1,6} in (?:async_)?save$"
     r"|distributed/checkpoint/\S{1,80}:\d{1,6} in _?(?:save|write)\w{0,40}$"
     r"|numpy/lib/\S{1,40}:\d{1,6} in _?savez?(?:_compressed)?$"

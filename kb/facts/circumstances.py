@@ -60,6 +60,10 @@ _PYTHON = lazy_compile(
 _CLOUD = lazy_compile(
     r"-dy-[\w-]{1,40}-\d{1,4}\b|\bip-\d{1,3}(?:-\d{1,3}){3}\b|\.(?:ec2|compute)\.internal\b|\.c\.[\w-]{1,60}\.internal\b|\b(?:gke|aks|eks)-[\w-]{4,60}|\.internal\.cloudapp\.net\b"
 )
+_ON_DRIVE = lazy_compile(r"(?m)(?:File \"|^ *)[A-Za-z]:\\\\?[^\"\n]{1,300}(?:\.py\b|\.dll\b)")
+_RESULT = lazy_compile(
+    r"(?i)\b(?:accuracy|perplexity|(?:train|val|valid|eval|test)\w{0,8}[_ ]loss)['\"]?\s{0,4}[:=]\s{0,4}\d"
+)
 _INFERS = lazy_compile(
     r"(?i)\b(?:vllm|sglang|lm[-_]eval\w*|llm_engine|tgi|text-generation-launcher|triton(?:_inference)?_?server)\b|\binfer(?:ence|ring)?\b"
     r"|\b(?:evaluat(?:e|ion|or|ing)|eval|generat(?:e|ion|ing)|predict(?:ion|ing)?|benchmark|serve|serving)(?:\.py|\b)|\bloglikelihood requests\b|\bProcessed prompts\b"
@@ -123,7 +127,8 @@ class RunCircumstances:
             "scheduler": lambda: _scheduler(facts, self._lines),
             "language": lambda: _language(facts, self._lines),
             "job": lambda: _job(facts),
-            "steps": lambda: "some" if any(stream.points for stream in facts.streams) else "none",
+            "steps": lambda: "some" if _trained(facts, self._lines) else "none",
+            "system": lambda: "windows" if _on_windows(facts, self._lines) else "",
             "kernel": lambda: "seen" if any(True for _ in facts.of_kind("kernel")) else "",
             "ray": lambda: "old" if _shows(_OLD_RAY, self._lines) else "",
             "nccl": lambda: "old" if _older(_NCCL, (2, 18), self._lines) else "",
@@ -210,6 +215,17 @@ def _scheduler(facts: Facts, texts: list[str]) -> str:
     if facts.structures("slurm_end") or _shows(_SLURM, texts):
         return "slurm"
     return "kubernetes" if _shows(_KUBERNETES, texts) else ""
+
+
+def _trained(facts: Facts, texts: list[str]) -> bool:
+    """Whether steps were logged, or the result of a training or an evaluation."""
+    return any(stream.points for stream in facts.streams) or _shows(_RESULT, texts)
+
+
+def _on_windows(facts: Facts, texts: list[str]) -> bool:
+    """Whether the program lies on a drive with a letter."""
+    frames = (str(item.fields.get("frames") or "") for _, item in facts.structures("exception"))
+    return any(_ON_DRIVE.search(text) for text in (*frames, *texts))
 
 
 def _language(facts: Facts, texts: list[str]) -> str:

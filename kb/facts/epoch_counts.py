@@ -78,7 +78,8 @@ def furthest(points: Sequence[ProgressPoint], in_epochs: frozenset[str]) -> Prog
     """Return the furthest step: of the run if any line counts over it, else the last position within an epoch.
 
     Formats are told apart: a line that counts from 0 beside a bar that is further is no restart. If a count restarts, only
-    what follows is regarded.
+    what follows is regarded. Beside lines that give their epoch themselves, a bar that restarts is of another loop, such
+    as the validation's.
     """
     last: dict[str, ProgressPoint] = {}
     best: dict[str, ProgressPoint] = {}
@@ -93,7 +94,8 @@ def furthest(points: Sequence[ProgressPoint], in_epochs: frozenset[str]) -> Prog
     over_run = [point for name, point in best.items() if name not in in_epochs]
     if over_run:
         return max(over_run, key=lambda point: point.step or 0)
-    return max(best.values(), key=lambda point: point.offset, default=None)
+    told = [point for point in best.values() if point.format in _IN_EPOCH]
+    return max(told or best.values(), key=lambda point: point.offset, default=None)
 
 
 def epoch_of(points: Sequence[ProgressPoint], place: ProgressPoint) -> int | None:

@@ -22,6 +22,7 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
     "recorder": ("on",),  # the flight recorder, which dumps on a timeout
     "checkpoint": ("some",),
     "machine": ("cloud",),  # nodes with the names that clouds give: nobody reaches their management controllers
+    "system": ("windows",),
     "kernel": ("seen",),  # a kernel log is at hand
     "ray": ("old",),  # older than 2.0
     "nccl": ("old",),  # older than 2.18

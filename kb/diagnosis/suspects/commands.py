@@ -49,6 +49,17 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
 }
 
 
+_ANY_SYSTEM = frozenset({"curl", "git", "huggingface-cli", "nvidia-smi", "pip", "python", "wandb"})
+_POSIX = lazy_compile(r"[|<>]|\$\(|/(?:dev|proc|sys|etc|tmp|var)/")
+
+
+def on_windows(command: str | None) -> str | None:
+    """Return those of a step's commands that Windows has too; None without any."""
+    parts = [part.strip() for part in (command or "").split(";")]
+    kept = [part for part in parts if part.split(" ")[0] in _ANY_SYSTEM and not _POSIX.search(part)]
+    return "; ".join(kept) or None
+
+
 def with_hints(text: str, command: str | None) -> str:
     """Return a step's text, and what to put in for the placeholders that its command still has."""
     left = dict.fromkeys(_PLACEHOLDER.findall(command or ""))

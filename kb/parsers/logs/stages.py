@@ -13,7 +13,7 @@ STAGES: tuple[tuple[Stage, str], ...] = (
     ("teardown", r"worker group successfully finished|Killing subprocess [0-9]"),
     ("saving", r"saving checkpoint (?:at|to|in) |Saving checkpoint (?:at|to|in) "),
     ("saving", r"Saving checkpoint\. This may take|[Ss]aving (?:un)?sharded checkpoint|Saving pre-train checkpoint"),
-    ("saving", r"Saving model checkpoint|Saving current state to |Saving the checkpoint|Saving a full checkpoint"),
+    ("saving", r"Saving model checkpoint|Saving current state to |Saving the checkpoint|Saving a full checkpoint|Saving models and training states"),
     ("saving", r"\[Torch\] Saving |is about to be saved!|Scheduled async checkpoint save"),
     ("saving", r"Preparing to save checkpoint for epoch|saving model to .* as top [0-9]|Saved model parameters to: "),
     ("evaluating", r"\*\*\*\*\* Running [Ee]valuation|\*\*\*\*\* Running [Pp]rediction"),

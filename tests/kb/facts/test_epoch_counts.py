@@ -63,6 +63,13 @@ def told(text: str) -> tuple[int | None, int | None, int | None, int | None, int
             "".join(f"Epoch: [{n}][{step:3d}/500]  Loss 2.{step}\n" for n in (7, 8) for step in (0, 100, 200)),
             (None, None, 8, 200, 500, None),
         ),
+        (  # each epoch is followed by the bar of its validation
+            "".join(
+                "".join(f"Epoch: [{n}][{step:2d}/32]  Loss 2.{step}\n" for step in (8, 16, 24, 32)) + epochs(10)
+                for n in (7, 8)
+            ),
+            (None, None, 8, 32, 32, None),
+        ),
         (
             "".join(
                 f"Epoch {n}/5\n"
@@ -72,7 +79,7 @@ def told(text: str) -> tuple[int | None, int | None, int | None, int | None, int
             (None, None, None, 20, 20, None),
         ),
     ],
-    ids=["bars", "numbered", "without_total", "brackets", "keras"],
+    ids=["bars", "numbered", "without_total", "brackets", "validated", "keras"],
 )
 def test_a_place_within_an_epoch_is_no_step_of_the_run(text: str, expected: tuple[int | None, ...]) -> None:
     """The count restarts with each epoch, and nothing says how many steps the epochs before had."""

@@ -210,6 +210,9 @@ def test_evaluations_do_not_stand_for_the_steps_beside_them() -> None:
     bars = b"".join(b"Loading parts: 10%%|#  | %d/99 [00:31<00:39,  3.80s/it]\n" % n for n in range(40))
     assert [step for step, _ in losses(checks + bars + steps)] == list(range(40))
 
+    lost = checks.replace(b"3.5", b"nan").replace(b"3.75", b"nan")
+    assert [step for step, _ in losses(lost + steps)] == list(range(40))
+
 
 def test_a_message_glued_to_a_bare_bar_is_read_for_its_loss() -> None:
     """The bar gives the step; the loss is in the text that another program wrote after it."""

@@ -87,7 +87,7 @@ FORMATS: tuple[ProgressFormat, ...] = (
     ),
     make_format(
         "validation",
-        r": train loss [0-9]",
+        r": train loss -?(?:[0-9]|nan|inf)",
         b"step ",
         rb"(?P<step>\d{1,12}): train loss [^\s,]{1,24}, val loss (?P<loss>" + NUMBER + rb")",
         read_validation,

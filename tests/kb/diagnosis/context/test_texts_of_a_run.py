@@ -119,6 +119,34 @@ def test_a_loss_that_never_was_finite_is_no_divergence(base: tuple[Knowledge, Ma
     assert "checkpoint" not in text
 
 
+def test_a_run_that_states_nan_without_a_finite_value_is_not_told_to_go_back(base: tuple[Knowledge, Matcher]) -> None:
+    """Whether finite values came before is not known; there may be no checkpoint from before."""
+    text = words(report(base, train="{'train_runtime': 4.1, 'train_loss': nan}\n  eval_loss  =  nan\n"))
+
+    assert "If finite ones came before it" in text
+    assert "checkpoint" not in text
+
+
+def test_a_program_on_a_drive_with_a_letter_gets_no_commands_of_linux(base: tuple[Knowledge, Matcher]) -> None:
+    """Windows has neither `free` nor `df`."""
+    raised = 'Traceback (most recent call last):\n  File "{}", line 9, in go\n    x = load()\nMemoryError\n'
+    linux = words(report(base, train=raised.format("/srv/fit/train.py")))
+    windows = words(report(base, train=raised.format("D:\\fit\\train.py")))
+
+    assert "free -g" in linux
+    assert "free -g" not in windows
+    assert "which processes use it" in windows
+
+
+@pytest.mark.parametrize(("before", "started"), [("", False), ("Test Accuracy: 88.41  Loss: 0.36\n", True)])
+def test_an_option_refused_after_a_result_did_not_stop_the_start(
+    base: tuple[Knowledge, Matcher], before: str, started: bool
+) -> None:
+    """A script that runs several commands may have trained in an earlier one."""
+    text = words(report(base, train=before + "usage: fit.py [-h]\nfit.py: error: unrecognized arguments: -q 8\n"))
+    assert ("before training starts" not in text) == started
+
+
 def test_a_loss_breaks_between_two_logged_steps(base: tuple[Knowledge, Matcher]) -> None:
     """After the last one that was sound, also where it was printed as a finite number for a while."""
     losses = ["2.4", "2.3", "2.2", "nan", "nan", "nan", "nan"]
