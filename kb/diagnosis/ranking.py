@@ -59,6 +59,7 @@ def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
     symptoms = [finding for finding in shown if finding.is_symptom]
     scored = sorted(((_score(cause, causes, shown, facts), cause) for cause in causes), key=_by_score)
     ranked = _by_fault([(score, reasons, item) for (score, reasons), item in scored])
+    ranked = _of_one_chain(ranked, facts)
     left = symptoms
     if ranked:
         ranked[0], left = _fold(ranked[0], symptoms, facts)
@@ -83,6 +84,26 @@ def _in_same_lines(cause: Ranked, effect: Ranked) -> bool:
     told = {(signal.stream, signal.offset) for finding in cause.findings for signal in finding.signals}
     own = {(signal.stream, signal.offset) for finding in effect.findings for signal in finding.signals}
     return explains(cause.best, effect.best) and own <= told
+
+
+def _of_one_chain(ranked: list[Ranked], facts: Facts) -> list[Ranked]:
+    """Fold under the leading fault what was raised while its exception, the first of the chain, was handled."""
+    if not ranked or ranked[0].best.first.kind != "exception" or ranked[0].best.first.chain:
+        return ranked
+    first = ranked[0].best.first
+    _, high = chain_span(first, facts)
+    later = [
+        item
+        for item in ranked[1:]
+        if all(
+            signal.stream == first.stream and first.span[1] <= signal.offset < high
+            for finding in item.findings
+            for signal in finding.signals
+        )
+    ]
+    folded = tuple(finding for item in later for finding in item.findings)
+    lead = replace(ranked[0], folded=(*ranked[0].folded, *folded))
+    return [lead, *(item for item in ranked[1:] if item not in later)]
 
 
 def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:
@@ -277,7 +298,7 @@ def _fold(cause: Ranked, symptoms: Sequence[Finding], facts: Facts) -> tuple[Ran
         if any(explains(finding, symptom) for finding in cause.findings) and not _on_living_node(cause, symptom, facts)
     ]
     left = [symptom for symptom in symptoms if symptom not in folded]
-    return replace(cause, folded=tuple(folded)), left
+    return replace(cause, folded=(*cause.folded, *folded)), left
 
 
 def _on_living_node(cause: Ranked, symptom: Finding, facts: Facts) -> bool:

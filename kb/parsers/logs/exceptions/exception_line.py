@@ -42,6 +42,8 @@ _OTHER_START = lazy_compile(
     rb"|Original Traceback|Segmentation fault|The above exception was|During handling of|\[rank\d+\]:|Thread 0x|from user code:"
     rb"|[ \t]{1,16}(?:at [\w.$/<>@-]{1,300}\(|\.\.\. \d{1,6} more)|Caused by: |\+-|\| |\xe2\x95"
 )
+# a line of PyTorch's native logger, which puts the rank before its own level and time: `[rank0]:[W1209 09:20:54.3 file.cpp:9]`
+_NATIVE_RECORD = lazy_compile(rb"(?:\[[\w:-]{1,40}\][: ]{0,2})?\[(?:rank)?\d{1,6}\]:? ?\[[IWEF]\d{3,4} \d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _read_message(window: bytes, first: bytes, position: int, voice: Voice, *, a
                 break
             continue
         told = rest.strip() if deep and indentation(rest) < 20 and FRAME_LINE.match(rest) is None else rest
-        if not rest.strip() or _ends_message(told) or size >= 4 * MAX_MESSAGE:
+        if not rest.strip() or _NATIVE_RECORD.match(line) or _ends_message(told) or size >= 4 * MAX_MESSAGE:
             break
         parts.append(rest.rstrip())
         size, end = size + len(rest), after

@@ -57,6 +57,19 @@ def test_peers_are_named_only_where_others_run_and_do_not_fail_alike(base: tuple
     assert "peers wait" not in both
 
 
+def test_what_is_raised_while_an_exception_is_handled_is_its_consequence(base: tuple[Knowledge, Matcher]) -> None:
+    """The writer closes a file that memory ran out for; on its own, the same error is one of the file system."""
+    frames = 'Traceback (most recent call last):\n  File "/srv/fit/train.py", line {}, in write\n    put(x)\n'
+    short = "RuntimeError: [enforce fail at inline_container.cc:300] . unexpected pos 7040 vs 6936\n"
+    handled = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    chained = report(base, train=frames.format(8) + "MemoryError\n" + handled + frames.format(9) + short)
+    alone = report(base, train=frames.format(9) + short)
+
+    assert [item.fault for item in chained.diagnoses] == ["host_oom"]
+    assert "disk_full" in {item.fault for item in chained.diagnoses[0].explains}
+    assert alone.diagnoses[0].fault == "disk_full"
+
+
 def test_the_innermost_own_frame_is_named(base: tuple[Knowledge, Matcher]) -> None:
     """Not a frame of a library."""
     assert "srv/fit/model.py:12 in forward" in words(report(base, train=RAISED + SHAPES))

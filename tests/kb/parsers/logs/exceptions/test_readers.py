@@ -336,6 +336,15 @@ def test_message_ends_at_other_lines(other):
     assert headed(text)[0].fields["message"] == "first"
 
 
+def test_message_ends_at_the_native_records_of_its_rank():
+    """A warning that the same rank prints at its exit is not part of the message, whoever prints one before it."""
+    lines = trace("RuntimeError: first").splitlines(keepends=True)
+    text = "".join(f"[rank0]: {line}" for line in lines)
+    for who in (3, 0):
+        text += f"[rank{who}]:[W1209 09:20:54.366258958 ProcessGroupNCCL.cpp:1541] Warning: leaked (function f)\n"
+    assert headed(text)[0].fields["message"] == "first"
+
+
 def test_bounds():
     """Frames, messages and lines are cut to what docs promise."""
     text = trace("RuntimeError: " + "m" * 9000, *[f"f{number}" for number in range(90)])
