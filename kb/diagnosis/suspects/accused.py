@@ -65,7 +65,7 @@ def hardware_suspects(
         beside = {other.place.rank for other in speaking.get(node, ())} - {None} if node is not None else set()
         if rank is None and len(beside) == 1:
             (rank,) = beside
-        why = "reported by a check on its node" if suspect_claim.checked else "reported by the kernel of its node"
+        why = _reporter(suspect_claim)
         if beside:
             why = f"{why}, and by its own process"
         found.setdefault(
@@ -80,13 +80,16 @@ def hardware_suspects(
     return first_in_time(own) or _node_of_unplaced(hardware, places)
 
 
+def _reporter(claim: SuspectClaim) -> str:
+    return "reported by a check on its node" if claim.checked else "reported by the kernel of its node"
+
+
 def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:
     """Place a kernel log of unknown origin: on the node where the job has only one, else on its GPUs by their addresses."""
     if len(places.nodes) == 1:
         place = Place(None, places.nodes[0])
         return with_scores(
-            to_suspect(replace(suspect_claim, place=place), "reported by the kernel of its node")
-            for suspect_claim in hardware[:1]
+            to_suspect(replace(suspect_claim, place=place), _reporter(suspect_claim)) for suspect_claim in hardware[:1]
         )
     by_address: dict[str, SuspectClaim] = {}
     for claim in hardware:
@@ -94,7 +97,7 @@ def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple
             by_address.setdefault(claim.pci, replace(claim, place=Place()))
     logs = {claim.signal.stream for claim in hardware}
     if len(by_address) == 1 or len(logs) == 1:  # on another node, the same address is another GPU
-        return with_scores(to_suspect(claim, "reported by the kernel of its node") for claim in by_address.values())
+        return with_scores(to_suspect(claim, _reporter(claim)) for claim in by_address.values())
     return ()
 
 

@@ -21,6 +21,7 @@ _KERNEL = lazy_compile(
     r"\d\d:\d\d:\d\d\S{0,24} [\w.-]{1,64} kernel: |NVRM: |\bSXid \(|\bEDAC |\bmce: \[|\boom-kill:|Out of memory: Kill|\bpcieport |\bAER: "
     r"|\bmlx[45]_(?:core|ib) \S{4,20}[ :]"
 )
+_TOOL = lazy_compile(r"Unable to determine the device handle for|\bnvidia-smi\b")
 _WAITS = lazy_compile(
     r"(?i)timed? ?-?out|waiting for|clients joined|store_based_barrier|still waiting|connection (?:was )?(?:closed|reset|refused|aborted)"
     r"|closed by (?:remote )?peer|reset by peer|remote process exited|broken pipe|deadline[ _]exceeded"
@@ -105,7 +106,8 @@ def claims_of(finding: Finding, places: Places, facts: Facts) -> Iterator[Suspec
         speaker = places.place(signal.stream, signal.resource)
         weight = _weight_of(finding, signal, facts)
         if weight is EvidenceWeight.HARDWARE:
-            checked = facts.streams[signal.stream].summary.ref.kind == "health" and not _KERNEL.search(signal.line)
+            health = facts.streams[signal.stream].summary.ref.kind == "health"
+            checked = (health or _TOOL.search(signal.line) is not None) and not _KERNEL.search(signal.line)
             yield replace(_hardware_claim(signal, speaker, places), checked=checked)
         elif late := _ranks_named(signal, places):
             yield from (SuspectClaim(EvidenceWeight.TOLD, place, signal) for place in late)

@@ -303,3 +303,13 @@ def test_a_machine_of_a_cloud_has_no_controller_to_ask(base: tuple[Knowledge, Ma
 
     assert "ipmitool" in words(report(base, train=lost.format("node-12")))
     assert "ipmitool" not in words(report(base, train=lost.format("ip-10-2-0-17")))
+
+
+def test_a_tools_report_of_a_lost_gpu_is_not_the_kernels(base: tuple[Knowledge, Matcher]) -> None:
+    """The colon after the address belongs to the sentence."""
+    line = "Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.  Reboot the system\n"
+    (suspect,) = report(base, nvidia_smi=line).diagnoses[0].suspects
+
+    assert suspect.gpu is not None
+    assert suspect.gpu.pci == "0000:3B:00.0"
+    assert suspect.why == "reported by a check on its node"
