@@ -13,7 +13,7 @@ from kb.diagnosis.findings import Finding
 from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import Rulebook
 
-_OUTSIDE = ("hardware", "network")  # domains of what no user of a job can mend
+_OUTSIDE = ("hardware", "network")  # domains of what no user of a job can fix
 _FEW = 8  # signals of a finding that are searched
 _FILE = lazy_compile(r"(?<![\w./-])(?:/[\w.+@~-]{1,120}){2,40}")
 # Trees of software that a site maintains: Cray PE, Bright, OpenHPC, EESSI, EasyBuild, Spack, Lmod trees of large centres.
