@@ -66,6 +66,6 @@ def test_a_command_in_a_direct_message_is_answered(play):
 def test_small_talk_gets_the_commands(play):
     """Nothing is collected."""
     told = read(only(direct(play, "hello, how are you")).blocks)
-    assert told.startswith("I found no job in that.")
+    assert told.startswith("I couldn't find a job in your message.")
     assert "/diagnose JOB" in told
     assert play.ledger.tasks.counts() == {}
