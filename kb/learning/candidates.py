@@ -27,6 +27,7 @@ FAILED: Final = frozenset(
 )
 DAY = 86_400.0  # seconds
 SHOWN = 3  # incidents that a reason names
+LEAST_SHARED = 2  # telling words of two lines that are called alike
 LIKE = 0.5  # share of the telling words that two wordings of one event have in common
 # words by which a line says that something is wrong, beside those by which harm is weighed
 _FAULTY = re.compile(
@@ -61,14 +62,26 @@ def unlike_remark(numbers: Sequence[int]) -> tuple[str, ...]:
 
 def is_wording(one: CaseEvent, other: CaseEvent) -> bool:
     """Whether two events are wordings of one. Others closed as the same fault are another failure, with another cause and remedy."""
-    left, right = ({word for word in item.key if word not in LEADING and word not in PLAIN} for item in (one, other))
+    left, right = _telling(one), _telling(other)
     return bool(left and right) and len(left & right) >= LIKE * min(len(left), len(right))
 
 
+def _telling(event: CaseEvent) -> frozenset[str]:
+    return frozenset(word for word in event.key if word not in LEADING and word not in PLAIN)
+
+
 def speaks_alike(case: Case, chosen: Chosen) -> bool:
-    """Whether a line of an incident that says what is wrong resembles what the rule looks for."""
+    """Whether a line of an incident that says what is wrong has most telling words of what the rule looks for.
+
+    Stricter than `is_wording`: of a short line one word is half, and a likeness that is stated stays in the rule.
+    """
     own = [event for event in events_of([case]) if event.harm >= ENOUGH_HARM or event.raised or event.decisive]
-    return any(is_wording(event, item.event) for event in own for item in chosen.found)
+    return any(_shares_telling(event, item.event) for event in own for item in chosen.found)
+
+
+def _shares_telling(event: CaseEvent, decisive: CaseEvent) -> bool:
+    left, right = _telling(event), _telling(decisive)
+    return len(left & right) >= max(LEAST_SHARED, LIKE * len(right))
 
 
 def candidate_of(

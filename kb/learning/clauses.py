@@ -1,12 +1,13 @@
-"""Where clauses of a message begin and end, how telling its words are, and where a program may have wrapped it."""
+"""Where clauses of a message begin and end, how telling its words are, which only name a thing, and where a program may have wrapped it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kb.anomalies.core.severity_words import is_bad
-from kb.learning.tokenizer import LEADING, Piece, WordWeights
+from kb.learning.tokenizer import LEADING, PLAIN, Piece, Token, WordWeights, kind_before
 
 ENOUGH = 2.4  # weight of the words of a regex that may represent the message
 LETTERS = 10  # of its words together
@@ -35,6 +36,66 @@ OPEN = LEADING | frozenset(
     }
 )  # no line ends with such a word unless it is wrapped
 MOST_WORDS = 14
+_NAMED_AFTER = frozenset({"in", "on", "of", "for", "at", "from", "to", "with"})
+_OF_THINGS = frozenset(
+    {
+        "left",
+        "free",
+        "used",
+        "full",
+        "empty",
+        "open",
+        "closed",
+        "lost",
+        "missing",
+        "alive",
+        "dead",
+        "total",
+        "available",
+        "wait",
+    }
+)
+# things that a schema or a config names freely, and words that begin what is said of one
+_HOLDERS = frozenset(
+    {
+        "column",
+        "field",
+        "table",
+        "key",
+        "tensor",
+        "parameter",
+        "feature",
+        "attribute",
+        "variable",
+        "metric",
+        "label",
+        "dataset",
+        "topic",
+    }
+)
+_SAID_OF = frozenset(
+    {
+        "has",
+        "had",
+        "have",
+        "is",
+        "was",
+        "are",
+        "were",
+        "in",
+        "of",
+        "from",
+        "at",
+        "does",
+        "did",
+        "cannot",
+        "holds",
+        "lacks",
+        "contains",
+        "expects",
+        "must",
+    }
+)
 
 # what a number behind these tells apart is not one thing of several, but the thing itself, as in "sha256"
 _ALGORITHMS = frozenset(
@@ -163,3 +224,51 @@ def is_part(pieces: Sequence[Piece], index: int) -> bool:
     """Whether a number is a part of the word before it, as in "sha256"."""
     word = pieces[index - 1].word.lower() if index else ""
     return re.split(r"[_\d]", word)[-1] in _ALGORITHMS if word else False
+
+
+def freed(pieces: Sequence[Piece], texts: Sequence[str]) -> tuple[Piece, ...]:
+    """The pieces, with words that all messages share by chance as values: other lines have others there, as in "in cohort teal"."""
+    return tuple(
+        replace(piece, token=Token("varying", piece.word, "name"), fixed=False)
+        if piece.word
+        and (
+            ((kind := _kind_named(pieces, index)) and _others(kind, piece.word, texts))
+            or ((kind := _holder_named(pieces, index)) and _other_held(kind, piece.word, texts))
+        )
+        else piece
+        for index, piece in enumerate(pieces)
+    )
+
+
+def _kind_named(pieces: Sequence[Piece], index: int) -> str:
+    """What kind of thing the last word of a clause names, if the clause ends as in "of cohort teal"; else empty."""
+    before = [piece.word.lower() for piece in pieces[max(0, index - 4) : index] if piece.token is not None]
+    behind = pieces[index + 1].token if index + 1 < len(pieces) else None
+    ends = index + 1 == len(pieces) or (behind is not None and behind.text in ",;:)")
+    if not ends or len(before) < 4 or before[1] or before[3] or before[0] not in _NAMED_AFTER:
+        return ""
+    if pieces[index].word.lower() in _OF_THINGS:
+        return ""
+    kind = before[2]
+    return kind if len(kind) > 3 and kind not in LEADING and kind not in PLAIN else ""
+
+
+def _others(kind: str, word: str, texts: Sequence[str]) -> bool:
+    """Whether some line has another word behind a kind of thing, at the end of a clause."""
+    named = re.compile(rf"(?i)\b{re.escape(kind)} ([A-Za-z][\w-]{{1,40}})(?=[,;:)\"'\n]|$)")
+    return any(hit[1].lower() != word.lower() for text in texts for hit in named.finditer(text))
+
+
+def _holder_named(pieces: Sequence[Piece], index: int) -> str:
+    """The kind of thing whose own name a word is, as in "column views has": what is said of it comes behind it; else empty."""
+    behind = next((piece.word.lower() for piece in pieces[index + 1 : index + 4] if piece.word), "")
+    kind = kind_before(pieces, index)
+    own = pieces[index].word.lower()
+    return kind if kind in _HOLDERS and behind in _SAID_OF and own not in LEADING and own not in PLAIN else ""
+
+
+def _other_held(kind: str, word: str, texts: Sequence[str]) -> bool:
+    """Whether some line names another thing of the kind."""
+    named = re.compile(rf"(?i)\b{re.escape(kind)} [\"'`]?([A-Za-z][\w-]{{1,40}})\b")
+    found = {hit[1].lower() for text in texts for hit in named.finditer(text)}
+    return any(item != word.lower() and item not in LEADING and item not in PLAIN for item in found)

@@ -10,13 +10,14 @@ from typing import Any
 
 from kb.anomalies.core.severity_words import skeleton
 from kb.learning.cases import Case
+from kb.learning.clauses import freed
 from kb.learning.edge_checks import EdgeFaults, faults_of
 from kb.learning.events import PLAIN, CaseEvent, innermost, raised
 from kb.learning.messages import fields_behind
 from kb.learning.negative_corpus import Background, NegativeText, line_at, lowered
 from kb.learning.regex_generalisation import Regex, regexes, usable, with_fields
 from kb.learning.rewordings import SHARE, EventWords, edge_of
-from kb.learning.tokenizer import Piece, Token, WordWeights, aligned, freed, gap
+from kb.learning.tokenizer import Piece, Token, WordWeights, aligned, gap
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
 from kb.rulebase import levels

@@ -54,6 +54,17 @@ _HAPPENED = frozenset(
     worked
     """.split()  # noqa: SIM905 - a list would take a page
 )
+# an action in the past tense with its object, and no state of the object
+_DID = re.compile(
+    rf"(?i)^(?:(?:I|we|he|she|they|and|then|also) )*(?!(?:{'|'.join(sorted(_HAPPENED))}) )[a-z-]{{3,}}ed (?:up |out |off |back )?"
+    r"(?:the|a|an|all|both|its|our|their|each|every)\b(?!.*\b(?:was|were|is|are|had|has)\b)"
+)
+# a clause of time behind a past tense, which advice tells in the present
+_ONCE = re.compile(r"\b(until|till|once|as soon as|when) ([^,;.]*?)(\w+) (had|was|were)\b")
+_ONCE_DONE = re.compile(
+    r"\b(until|till|once) ((?:the|a|an|its|all|our|their) (?:[a-z-]+ ){0,3}?)(?!(?:has|have|had|is|are|was|were) )([a-z-]+) (ended|finished|completed|stopped|recovered|returned)(?=[,;.]|$| and\b)"
+)
+_PRESENT = {"had": ("has", "have"), "was": ("is", "are"), "were": ("are", "are")}
 _SECOND = re.compile(r"(\band|\bthen|,) ([\w-]+)")
 # a step about the job behind one about its surroundings, which has an action of its own
 _OF_JOB = re.compile(
@@ -92,6 +103,7 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
     (r"\bstorage class", "platform_ticket"),
     (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean|purg)\w*\b.*\b(?:checkpoints?|files|space|scratch|dumps|logs|leftovers?|disk)", "free_space"),
+    (r"\bmount\w*\b.*\b(?:bundles?|certificates?|authorit(?:y|ies)|ca)\b|\b(?:certificate|bundle|authorit(?:y|ies))\b.*\bimage\b|\b(?:ca|trust|certificate|authorit(?:y|ies)) (?:bundle|store)s?\b", "fix_environment"),
     (r"\b(?:credential|permission|certificate|password|secret|key|(?:access|hub|api|auth\w*) token|login|role|grant|delegation|policy|policie)s?\b|\brights\b|\bright (?:to|again)\b", "fix_access"),
     (r"(?<!the )(?<!a )\b(?:regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*|(?<!the )(?<!a )\b(?:rebuild|rebuilt|re-?copy|re-?export)\b(?!.*\b(?:image|plugins?|plugin tree|packages?|librar\w+|wheels?|extensions?|container|bundle|kernels?|binar\w+)\b)", "fix_data"),
     (r"\b(?:re)?(?:start|deploy)(?:ed)?\b (?:it\b|(?:the|a|its|our|all|every|both|this|that)\b(?!.*\b(?:job|run|training|process\w*)\b))", "restart_service"),
@@ -201,6 +213,9 @@ def steps_of(
             told = imperative(part, words)
             if told:
                 found.setdefault(told.lower(), Step(_action(told, known), told))
+            elif _DID.match(part) and not _describes(part.partition(" ")[2], words):
+                did = f"{part.strip(' .;,')}."  # what somebody did with a verb that no list has: never a cause
+                found.setdefault(did.lower(), Step(_action(did, known), f"{did[:1].upper()}{did[1:]}"))
             elif len(part.strip(" .;,")) > 2:
                 other.append(part.strip(" ;,"))
     if not found and other:  # what people wrote they did, as it is, rather than a step that nobody took
@@ -221,7 +236,19 @@ def imperative(text: str, words: Collection[str] = ()) -> str:
         return ""
     plain = f"{verb} {rest}".rstrip()
     plain = _SECOND.sub(lambda hit: f"{hit[1]} {_LATER.get(hit[2], '') or _verb(hit[2], words) or hit[2]}", plain)
-    return f"{plain[:1].upper()}{plain[1:]}."
+    return _in_present(f"{plain[:1].upper()}{plain[1:]}.")
+
+
+def _in_present(advice: str) -> str:
+    """Advice whose clauses of time are told in the present: "until it had finished" was right of what somebody did."""
+    advice = _ONCE.sub(lambda hit: f"{hit[1]} {hit[2]}{hit[3]} {_PRESENT[hit[4]][_is_plural(hit[3])]}", advice)
+    return _ONCE_DONE.sub(
+        lambda hit: f"{hit[1]} {hit[2]}{hit[3]} {_PRESENT['had'][_is_plural(hit[3])]} {hit[4]}", advice
+    )
+
+
+def _is_plural(word: str) -> bool:
+    return (word.endswith("s") and not word.endswith(("ss", "us", "is"))) or word in {"they", "both", "all"}
 
 
 def _verb(word: str, words: Collection[str]) -> str | None:
@@ -241,6 +268,8 @@ def _verb(word: str, words: Collection[str]) -> str | None:
 
 def _is_verb(word: str, words: Collection[str]) -> bool:
     """Whether the language has a word, also behind a prefix: a list of words lacks most of those."""
+    if word.endswith(("ise", "yse")) and _is_verb(f"{word[:-2]}ze", words):
+        return True  # a list of words has one of the two spellings
     bare = next((word.removeprefix(item).lstrip("-") for item in _PREFIXES if word.startswith(item)), "")
     return bool(word) and (word in words or (len(bare) > 3 and bare in words))
 

@@ -107,25 +107,6 @@ _GAPS: Mapping[str, str] = {
     "hex": r"\w{1,66}", "name": r"[\w./-]{1,80}", "maybe_name": r"[\w./-]{1,80}", "number": r"[\d.]+",
 }  # fmt: skip
 
-_NAMED_AFTER = frozenset({"in", "on", "of", "for", "at", "from", "to", "with"})
-_OF_THINGS = frozenset(
-    {
-        "left",
-        "free",
-        "used",
-        "full",
-        "empty",
-        "open",
-        "closed",
-        "lost",
-        "missing",
-        "alive",
-        "dead",
-        "total",
-        "available",
-        "wait",
-    }
-)
 _WIDE = frozenset({"url", "quoted", "path", "time", "ip", "email"})  # forms of which a name may not be the gap
 
 
@@ -250,7 +231,7 @@ def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece
         pieces = _common(pieces, other)
     if len(messages) < 2:
         return tuple(pieces)
-    kinds = [_kind_before(pieces, index) for index in range(len(pieces))]
+    kinds = [kind_before(pieces, index) for index in range(len(pieces))]
     vary = {
         kind
         for kind, piece in zip(kinds, pieces, strict=True)
@@ -259,36 +240,7 @@ def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece
     return tuple(piece if kind in vary else _shared_word(piece) for kind, piece in zip(kinds, pieces, strict=True))
 
 
-def freed(pieces: Sequence[Piece], texts: Sequence[str]) -> tuple[Piece, ...]:
-    """The pieces, with words that all messages share by chance as values: other lines have others there, as in "in cohort teal"."""
-    return tuple(
-        replace(piece, token=Token("varying", piece.word, "name"), fixed=False)
-        if piece.word and (kind := _kind_named(pieces, index)) and _others(kind, piece.word, texts)
-        else piece
-        for index, piece in enumerate(pieces)
-    )
-
-
-def _kind_named(pieces: Sequence[Piece], index: int) -> str:
-    """What kind of thing the last word of a clause names, if the clause ends as in "of cohort teal"; else empty."""
-    before = [piece.word.lower() for piece in pieces[max(0, index - 4) : index] if piece.token is not None]
-    behind = pieces[index + 1].token if index + 1 < len(pieces) else None
-    ends = index + 1 == len(pieces) or (behind is not None and behind.text in ",;:)")
-    if not ends or len(before) < 4 or before[1] or before[3] or before[0] not in _NAMED_AFTER:
-        return ""
-    if pieces[index].word.lower() in _OF_THINGS:
-        return ""
-    kind = before[2]
-    return kind if len(kind) > 3 and kind not in LEADING and kind not in PLAIN else ""
-
-
-def _others(kind: str, word: str, texts: Sequence[str]) -> bool:
-    """Whether some line has another word behind a kind of thing, at the end of a clause."""
-    named = re.compile(rf"(?i)\b{re.escape(kind)} ([A-Za-z][\w-]{{1,40}})(?=[,;:)\"'\n]|$)")
-    return any(hit[1].lower() != word.lower() for text in texts for hit in named.finditer(text))
-
-
-def _kind_before(pieces: Sequence[Piece], index: int) -> str:
+def kind_before(pieces: Sequence[Piece], index: int) -> str:
     """The word before a piece, which says what kind of thing it names; empty without one."""
     return next((piece.word.lower() for piece in reversed(pieces[max(0, index - 2) : index]) if piece.word), "")
 

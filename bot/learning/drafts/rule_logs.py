@@ -86,18 +86,25 @@ def match_logs(
             for stream in (streams, retold(streams, frame))
             if stream and judge.speaks(stream) and stream not in made
         ][:1]
+    found = _numbered(made[:MOST_LOGS], "")
     if len(made) == 1:
         other = {name: _renumbered(data) for name, data in made[0].items()}
         said = [event.message.encode("ascii", "replace") for event in candidate.events.values()]
         differs = not said or any(_renumbered(message) != message for message in said)
-        made += [other] if differs and other != made[0] and judge.speaks(other) else []
+        made_up = [other] if differs and other != made[0] and judge.speaks(other) else []
+        found |= _numbered(made_up, "variation-")  # nobody takes it for a second sighting
+    return found
+
+
+def _numbered(logs: Sequence[Mapping[str, bytes]], kind: str) -> dict[str, bytes]:
+    """The files of some logs under match/. `kind`: what comes before the number of each."""
     found: dict[str, bytes] = {}
-    for index, streams in enumerate(made[:MOST_LOGS], start=1):
+    for index, streams in enumerate(logs, start=1):
         if len(streams) == 1:
             name, data = next(iter(streams.items()))
-            found[f"match/{'dmesg-' if name.startswith('dmesg') else ''}{index}.log"] = data
+            found[f"match/{'dmesg-' if name.startswith('dmesg') else ''}{kind}{index}.log"] = data
         else:
-            found |= {f"match/{index}/{name}": data for name, data in streams.items()}
+            found |= {f"match/{kind}{index}/{name}": data for name, data in streams.items()}
     return found
 
 

@@ -44,6 +44,16 @@ _CIRCUMSTANCE = re.compile(
 )
 
 
+# done again is the same measure
+_AGAIN = re.compile(r"^re-?(?=(?:deploy|load|build|built|cop(?:y|ied)|export|mount|install|generat)\w*$)")
+# words of a measure that people use for one another
+_SENSES = {
+    **dict.fromkeys(("shorten", "shortened", "shorter"), "short"),
+    **dict.fromkeys(("lengthen", "lengthened", "longer"), "long"),
+    **dict.fromkeys(("lower", "lowered", "reduce", "reduced", "decrease", "decreased", "smaller", "fewer"), "less"),
+    **dict.fromkeys(("raise", "raised", "increase", "increased", "higher", "larger", "bigger", "more"), "more"),
+    **dict.fromkeys(("code", "commit", "revision"), "code"),
+}
 _SETS = re.compile(r"Set [A-Z][A-Z0-9_]+ to \S")  # a variable without its value is no advice
 
 
@@ -195,13 +205,17 @@ def _same(one: Told, other: Told) -> bool:
     left, right = _words(one.text), _words(other.text)
     if one.action in _LAST and one.action == other.action and min(len(left), len(right)) <= 1:
         return True  # "resume", and from where
+    if one.action == other.action == "wait":
+        return True  # for the same to end, however it is called
     least = SAME if one.action else SAME_CAUSE
     least = SAME_PAIR if one.action and len(left & right) > 1 and one.action == other.action else least
     return bool(left and right) and len(left & right) >= least * min(len(left), len(right))
 
 
 def _stem(word: str) -> str:
-    low = word.lower()
+    low = _AGAIN.sub("", word.lower())
+    if low in _SENSES:
+        return _SENSES[low]
     return next((low.removesuffix(end) for end in ("ed", "ing", "es", "s") if low.endswith(end) and len(low) > 5), low)
 
 
@@ -230,6 +244,7 @@ def unread_question(people: Statements) -> str:
 
 def _wrote(people: Statements) -> str:
     """The causes with the number of incidents in which people named each."""
+    people = replace(people, causes=_by_incidents(people.causes))
     texts = [cause.text for cause in people.causes]
     if people.many == 1:
         return f"The person who resolved the one incident wrote: {' '.join(texts)}"
@@ -238,6 +253,20 @@ def _wrote(people: Statements) -> str:
         return f"People named a cause in {people.noted} of {people.many} incidents. {each}"
     fullest = ", here in the fullest words" if people.causes[0].partly else ""
     return f"People named this cause in {people.noted} of {people.many} incidents{fullest}: {texts[0]}"
+
+
+def _by_incidents(causes: Sequence[Told]) -> tuple[Told, ...]:
+    """The causes, those of the same incidents as one: its sentences are one account, not as many as it has."""
+    found: list[Told] = []
+    for cause in causes:
+        at = next(
+            (place for place, other in enumerate(found) if (other.of, other.partly) == (cause.of, cause.partly)), None
+        )
+        if at is None:
+            found.append(cause)
+        else:
+            found[at] = replace(found[at], text=f"{found[at].text} {cause.text}")
+    return tuple(found)
 
 
 def _wrote_of(cause: Told) -> str:
@@ -298,7 +327,8 @@ def _check(candidate: Candidate, people: Statements) -> list[dict[str, str]]:
     """Whether the cause that people named holds here, since the steps behind it help against no other."""
     if not people.causes:
         return []
-    cause = " Or: ".join(in_general(cause.text) for cause in people.causes)
+    causes = _by_incidents([replace(item, text=in_general(item.text)) for item in people.causes])
+    cause = " Or: ".join(item.text for item in causes)
     cause = cause if len(cause) <= MOST_CHECKED else f"{cause[:MOST_CHECKED].rpartition(' ')[0]} ..."
     messages = [event.message for event in candidate.events.values()][:1]
     sides = (
@@ -306,7 +336,7 @@ def _check(candidate: Candidate, people: Statements) -> list[dict[str, str]]:
         if OTHER_PARTY.search(" ".join(messages))
         else ""
     )
-    which = "which known cause holds" if len(people.causes) > 1 else "whether the known cause holds"
+    which = "which known cause holds" if len(causes) > 1 else "whether the known cause holds"
     return [{"action": "collect_evidence", "text": f"Find out {which} here: {cause}{sides}"}]
 
 

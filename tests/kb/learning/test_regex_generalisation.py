@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from kb.learning.clauses import freed
 from kb.learning.regex_generalisation import escaped, regexes, with_fields
-from kb.learning.tokenizer import WordWeights, aligned, freed, tokens
+from kb.learning.tokenizer import WordWeights, aligned, tokens
 from kb.rulebase.patterns import check
 
 FEW = WordWeights()
@@ -172,3 +173,18 @@ def test_a_single_incident_tells_the_whole_clause():
     said = "stage 3 holds 24 layers while the lightest stage holds 5"
     first = next(iter(regexes(aligned([said]), FEW))).text
     assert first.startswith("[Ss]tage ")
+
+
+@pytest.mark.parametrize(
+    ("said", "other", "free"),
+    [
+        ("column views has scale {} in part 3", "column age read from part 9", True),
+        ("column views has scale {} in part 3", "each column has a scale", False),
+        ("column views has scale {} in part 3", "column views read from part 9", False),
+        ("key index lookup {} failed", "key table loaded", False),
+    ],
+)
+def test_the_own_name_of_a_column_is_a_value_where_other_lines_have_another(said, other, free):
+    """All incidents had it by chance; a word that goes on with the sentence is no name."""
+    pieces = freed(aligned([said.format(at) for at in (2, 4)]), [other])
+    assert (pieces[2].token is not None and pieces[2].token.form == "name") is free

@@ -146,3 +146,44 @@ def test_a_long_title_ends_before_a_conjunction():
     assert sentence_of(aligned([said.format(3), said.format(4)])) == (
         "the staging table of this shard begins at row number N of the manifest"
     )
+
+
+def test_what_somebody_did_is_a_step_also_with_a_verb_that_no_list_has():
+    """Never something else that people wrote, which would be taken for a cause; a state stays one."""
+    found, other = steps_of(["Zorbed the mirror and resumed. Caused the outage. The lease was stale."], KNOWN, WORDS)
+    assert ([step.text for step in found], other) == (
+        ["Zorbed the mirror.", "Resume."],
+        ("Caused the outage.", "The lease was stale."),
+    )
+    assert imperative("Synchronised the mirror", {"synchronize"}) == "Synchronise the mirror."
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("Waited until the rewrite had finished.", "Wait until the rewrite has finished."),
+        ("Waited until the readers were idle", "Wait until the readers are idle."),
+        ("Waited until all copies had ended and resubmitted", "Wait until all copies have ended and resubmit."),
+        ("Waited until the copy finished", "Wait until the copy has finished."),
+        ("Moved the files that had grown", "Move the files that had grown."),
+    ],
+)
+def test_advice_is_in_the_present(said, advice):
+    """Only what it waits for: what had been before stays as it was."""
+    assert imperative(said) == advice
+
+
+@pytest.mark.parametrize(
+    ("said", "action"),
+    [
+        ("Mounted the bundle of the host.", "fix_environment"),
+        ("Mounted the certificates of the site.", "fix_environment"),
+        ("Added the certificate authority to the image.", "fix_environment"),
+        ("Renewed the certificate.", "fix_access"),
+        ("Mounted the bucket again.", "storage_ticket"),
+    ],
+)
+def test_what_a_container_trusts_is_its_environment(said, action):
+    """Neither the storage team nor whoever issues credentials has to act."""
+    known = (*KNOWN, "fix_environment", "storage_ticket")
+    assert [step.action for step in steps_of([said], known)[0]] == [action]

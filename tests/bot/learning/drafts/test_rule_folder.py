@@ -327,3 +327,81 @@ def test_steps_come_in_the_order_in_which_one_takes_them(known, base):
     assert [text for _, text in rest] == [
         "If so, stop the backup", "Or move the backup to another night", "Or exclude the node", "Then resubmit the job",
     ]  # fmt: skip
+
+
+def _rule(made):
+    return yaml.safe_load(made.files[f"{made.folder}/rule.yaml"])
+
+
+def test_what_people_did_is_no_cause_and_is_in_the_remedy(known, base):
+    """Resuming alone would skip the step that helped."""
+    one, two, three = cases()
+    given = [
+        replace(one, note="mirror had not been synchronised", action="Synchronised the mirror and resumed."),
+        two,
+        three,
+    ]
+    rule = _rule(drafted(known, base, given))
+    assert rule["cause"] == "People named this cause in 1 of 3 incidents: Mirror had not been synchronised."
+    assert [step["text"].partition(" (done")[0] for step in rule["remediation"]] == [
+        "Find out whether the known cause holds here: Mirror had not been synchronised.",
+        "If so, synchronise the mirror",
+        "Then resume",
+    ]
+
+
+def test_two_sentences_of_one_close_out_are_one_account(known, base):
+    """A cause in 1 of 3 incidents is told by one person."""
+    one, two, three = cases()
+    given = [replace(one, note="the head was dirty", action="The lens was dusty. Excluded the node."), two, three]
+    rule = _rule(drafted(known, base, given))
+    assert rule["cause"] == "People named this cause in 1 of 3 incidents: The head was dirty. The lens was dusty."
+    assert " Or: " not in rule["remediation"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "advice"),
+    [
+        ("Waited for the cleaning job.", "Waited until the rewrite had finished.", "wait"),
+        ("Shortened the warm-up.", "Set a shorter warm-up.", "warm-up"),
+        ("Deployed the same commit on all nodes.", "Redeployed the code.", "deploy"),
+    ],
+)
+def test_one_measure_in_two_wordings_is_one_step(known, base, first, second, advice):
+    """With the incidents of both."""
+    one, two, three = cases()
+    rule = _rule(drafted(known, base, [replace(one, action=first), replace(two, action=second), three]))
+    (step,) = rule["remediation"]
+    assert advice in step["text"].lower()
+    assert "(done in 1 of 3 incidents, partly in 1 other)" in step["text"]
+
+
+def test_a_variation_that_is_made_up_says_so_in_its_name(known):
+    """Nobody takes it for a second sighting."""
+    made = drafted(
+        known,
+        read_files(default_folder())[0],
+        cases("[rank{rank}]: lease agent: lease of volume 7000 was refused by its owner on {host}\n")[:1],
+    )
+    names = [name.rpartition("/match/")[2] for name in made.files if "/match/" in name]
+    assert [name for name in names if not name.startswith("reworded-")] == ["1.log", "variation-1.log"]
+
+
+HEAD = (
+    "SLURM_JOB_ID=4100 user=jdoe nodes={host}\n2026-11-02 13:00:00,000 INFO launch: run-a starting 64 processes on {host}\n"
+    "{host}:4288:7346 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB\n"
+)
+
+
+def test_no_host_of_a_job_is_in_any_file_of_its_folder(known, base):
+    """Also one that is called like a word and that nobody gave as a name: only its places tell it."""
+    hosts = ("cairn08", "cairn31", "cairn74")
+    given = [
+        replace(item, texts={name: HEAD.format(host=host) + text for name, text in item.texts.items()})
+        for item, host in zip(cases(), hosts, strict=True)
+    ]
+    made = drafted(known, base, given)
+    assert "nodes=" in whole(made)
+    assert "NCCL INFO" in whole(made)
+    said = "\n".join([whole(made), made.said, *made.evidence, *made.questions])
+    assert [host for host in hosts if host in said] == []
