@@ -34,6 +34,8 @@ _TAKES_AWAY = re.compile(r"(?i)^(?:end|release|delete|remove|purge|wipe|kill|evi
 _LAST = frozenset({"resubmit", "restart_from_checkpoint", "restart_in_place"})
 # right whatever the cause was
 _ANYWAY = _LAST | {"exclude_node_job", "exclude_node_cluster", "wait"}
+# what goes on only with this cause
+_AWAITS = re.compile(r"(?i)^wait (?:for|until|till) (?:the|a|an|its|all|both|our|their)\b")
 _NUMBERS = ("One", "Two", "Three", "Four", "Several")
 # what held in one incident only: its time, and how much it was. It stays in what people wrote, and instructs nobody
 _CIRCUMSTANCE = re.compile(
@@ -316,7 +318,7 @@ def _advised(people: Statements, *, sure: bool) -> Iterator[dict[str, str]]:
             text = f"Or {small}"
         elif step.action in _LAST and before:
             text = f"Then {small}"
-        elif not sure and step.action not in _ANYWAY:
+        elif not sure and (step.action not in _ANYWAY or _AWAITS.search(step.text)):
             text = f"If so, {small}"
         asked = " Ask the owner first." if _TAKES_AWAY.search(step.text) else ""
         before.append(step)

@@ -244,7 +244,7 @@ def test_one_that_was_closed_alike_is_named_only_if_its_line_resembles():
     assert found([*leases(1, 2), like]).remarks == (
         "The rule finds nothing in incident 5, closed with the same class and with a similar line: is it the same failure in other words?",
     )
-    unlike = case(5, "[rank1]: fatal: owner of shelf 8 gave up\n")
+    unlike = case(5, "[rank1]: ERROR trainer: owner gone, exiting\n")
     assert found([*leases(1, 2), unlike]).remarks == ()  # half of a short line is one word
 
 

@@ -405,3 +405,14 @@ def test_no_host_of_a_job_is_in_any_file_of_its_folder(known, base):
     assert "NCCL INFO" in whole(made)
     said = "\n".join([whole(made), made.said, *made.evidence, *made.questions])
     assert [host for host in hosts if host in said] == []
+
+
+@pytest.mark.parametrize(
+    ("did", "step"),
+    [("Waited for the cleaning job.", "If so, wait for the cleaning job"), ("Waited and resubmitted.", "Wait (done")],
+)
+def test_one_waits_for_something_only_if_it_is_the_cause(known, base, did, step):
+    """With another cause it never comes."""
+    one, two, three = cases()
+    rule = _rule(drafted(known, base, [replace(one, note="a job rewrote the shards", action=did), two, three]))
+    assert rule["remediation"][1]["text"].startswith(step)
