@@ -181,7 +181,9 @@ def test_the_digest_and_its_pictures(served):
     served.add(FALLEN_GPU)
     assert "in pictures" not in served.get(SETTINGS.overview("default", served.now)).text
     with served.ledger.database.session(write=True) as session:
-        digest = compute(served.ledger.database, "default", WEEK, UTC, until=AT + timedelta(hours=1), faults={}, by_hand=True)
+        digest = compute(
+            served.ledger.database, "default", WEEK, UTC, until=AT + timedelta(hours=1), faults={}, by_hand=True
+        )
         row = DigestRow(tenant="default", week=str(WEEK), at=AT, numbers_zstd=zstandard.compress(numbers_of(digest)))
         session.add_all([row, DigestRow(tenant="b", week=str(WEEK), at=AT, error="broken")])
     page = Read(served.get(SETTINGS.overview("default", served.now)).text, pictures=f"{SETTINGS.base_url}/pages/")
