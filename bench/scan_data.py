@@ -353,7 +353,7 @@ def recipe_file(target: Path) -> Path:
 def is_made(recipe: Recipe, target: Path) -> bool:
     """Whether the same recipe was completed there."""
     try:
-        return bool(json.loads(recipe_file(target).read_text("utf-8")) == asdict(recipe))
+        return target.is_dir() and bool(json.loads(recipe_file(target).read_text("utf-8")) == asdict(recipe))
     except (OSError, ValueError):
         return False
 
