@@ -21,6 +21,9 @@ SourceKind = Literal["job", "kernel", "scheduler", "health", "stack", "event"]
 Stage = Literal["launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving", "teardown"]
 Verdict = Literal["fault", "no_fault", "no_match", "insufficient_evidence"]
 NOT_FAILED: tuple[Verdict, ...] = ("no_fault", "insufficient_evidence")  # the verdicts without a failure
+OF_MACHINES = frozenset(
+    {"hardware", "network"}
+)  # domains of fault classes that lie in machines, whatever job runs on them
 Phase = Literal["running", "hung", "degraded", "failed", "stopped", "completed", "unknown"]
 Band = Literal["likely", "possible", "weak"]
 Role = Literal["root_cause", "contributing", "symptom", "context"]

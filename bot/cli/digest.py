@@ -14,6 +14,7 @@ from bot.rulebase.loader import knowledge
 from bot.runtime.paths import config_path, database_url
 from bot.store.database import Database
 from bot.store.digest_rows import compute, made_by_hand
+from kb.digest.digest import Digest
 from kb.digest.weeks import week_named, week_of
 
 
@@ -44,13 +45,7 @@ def run(
             err=True,
         )
     if html is not None:
-        from bot.digest.html import page
-
-    if html == STDOUT:
-        say(page(digest).decode(), end="")
-    elif html is not None:
-        html.write_bytes(page(digest))
-        say(f"written: {html}", err=True)
+        _write(digest, html)
     if as_json:
         say_json(dumps(digest))
     elif html is None:
@@ -70,6 +65,16 @@ def fill(days: int, seed: int) -> None:
     say(f"Added {many(count, 'made-up incident')} over {many(days, 'day')} to the store, each marked as such. Try:")
     for words in ("signalbox digest", "signalbox digest --html digest.html", "signalbox incidents list"):
         say(f"  {words}")
+
+
+def _write(digest: Digest, file: Path) -> None:
+    from bot.digest.html import page
+
+    if file == STDOUT:
+        say(page(digest).decode(), end="")
+    else:
+        file.write_bytes(page(digest))
+        say(f"written: {file}", err=True)
 
 
 def _zone(tenant: str) -> str:

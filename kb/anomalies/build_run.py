@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from kb.anomalies.core.run import (
     RANK,
@@ -265,8 +266,8 @@ def _has_time(place: TemplatePlace) -> bool:
 
 
 def _few(spots: Sequence[LineRef]) -> tuple[LineRef, ...]:
-    """The first and the last few, by source and offset."""
-    ordered = sorted(spots, key=lambda spot: (spot.time is None, spot.time or 0.0, spot.source, spot.offset))
+    """The first and the last few, in their order."""
+    ordered = sorted(spots, key=attrgetter("order"))
     if len(ordered) <= MOST_SPOTS:
         return tuple(ordered)
     return tuple(ordered[: MOST_SPOTS // 2] + ordered[-MOST_SPOTS // 2 :])

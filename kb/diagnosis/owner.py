@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kb.diagnosis.findings import Finding
+from kb.model import OF_MACHINES
 from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import Rulebook
 
-_OUTSIDE = ("hardware", "network")  # domains of what no user of a job can fix
 _FEW = 8  # signals of a finding that are searched
 _FILE = lazy_compile(r"(?<![\w./-])(?:/[\w.+@~-]{1,120}){2,40}")
 # Trees of software that a site maintains: Cray PE, Bright, OpenHPC, EESSI, EasyBuild, Spack, Lmod trees of large centres.
@@ -47,7 +47,7 @@ def lies_in(best: Finding) -> str:
     of_rule = best.rule.lies_in if best.fault.id == best.rule.fault else ""
     own = (best.row.lies_in if best.row is not None else "") or of_rule
     acts = (best.row and best.row.owner) or best.rule.owner
-    elsewhere = acts == "user" and best.fault.domain in _OUTSIDE
+    elsewhere = acts == "user" and best.fault.domain in OF_MACHINES
     return own or ("" if elsewhere else best.fault.lies_in)
 
 

@@ -15,7 +15,7 @@ from kb.facts.signals import Signal
 from kb.facts.stages import exit_lines
 from kb.facts.stream_facts import StreamFacts
 from kb.facts.training_series import BAR
-from kb.model import Phase, ProgressPoint, Stage, Structure, Verdict
+from kb.model import OF_MACHINES, Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
 from kb.report import Progress
@@ -45,7 +45,6 @@ _NOTICES = frozenset(
 )  # Unix signals that notify a program without ending it
 _THREAD_HEADER = lazy_compile(r"Exception in thread [^\n]{1,200}:\s*$")
 _RAISES = lazy_compile(r"\s+raise \w")  # the source of a frame
-_OF_NODES = frozenset({"hardware", "network"})  # domains of faults that are there whether a job runs or not
 DRIVER = "driver_mismatch"  # id of the fault class
 _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
 
@@ -349,7 +348,7 @@ def _phase_of(best: Finding, facts: Facts, completion: Completion) -> Phase:
 
 def _shows_no_run(best: Finding, facts: Facts) -> bool:
     """Whether no log is of a job, or all that a log shows is what a check or a tool reports of a node."""
-    of_node = best.fault.domain in _OF_NODES or best.fault.id == DRIVER
+    of_node = best.fault.domain in OF_MACHINES or best.fault.id == DRIVER
     return not any(True for _ in facts.of_kind("job")) or (of_node and facts.last_point() is None)
 
 

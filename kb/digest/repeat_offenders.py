@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.digest.rows import DigestRow
+from kb.model import OF_MACHINES
 
-DOMAINS = frozenset({"hardware", "network"})
 LEMON_SCORE = 2.0
 LEMON_JOBS = 3
 MOST = 15  # nodes in the heat map
@@ -86,7 +86,7 @@ def lemon_score(jobs: int, namings: int, fleet: int) -> float:
 def _jobs_of_nodes(rows: Collection[DigestRow], domains: Mapping[str, str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for row in rows:
-        if domains.get(row.known) in DOMAINS:
+        if domains.get(row.known) in OF_MACHINES:
             for node in row.blamed:
                 found.setdefault(node, set()).add(row.one_job)
     return found

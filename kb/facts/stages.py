@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from kb.facts.run_ends import COLOUR, end_lines, is_of_tracker, of_helper
 from kb.model import Stage
-from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StageMark, StreamSummary, tail_lines
@@ -202,8 +202,14 @@ def exit_lines(summary: StreamSummary, last: int) -> list[tuple[int, str]]:
 
 def text_of(line: str) -> str:
     """Return a line without its time and other prefixes."""
+    return parted(line)[1]
+
+
+def parted(line: str) -> tuple[Prefix, str]:
+    """Return a line's prefix, and the line without it."""
     raw = line.encode("utf-8", "replace")
-    return raw[peel(raw).end :].decode("utf-8", "replace").strip()
+    prefix = peel(raw)
+    return prefix, raw[prefix.end :].decode("utf-8", "replace").strip()
 
 
 def _of_another(line: str) -> bool:

@@ -12,7 +12,7 @@ from functools import cached_property
 from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
-from kb.facts.stages import Offsets, Stages, later_starts, text_of
+from kb.facts.stages import Offsets, Stages, later_starts, parted
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
@@ -46,8 +46,8 @@ _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
 
 def _told(line: str) -> tuple[int | None, int | None, str]:
     """Return the rank and the process id that a line's prefixes name, and its text without them and without its time."""
-    found = peel(line.encode("utf-8", "replace"))
-    return found.rank, found.pid, text_of(line)
+    found, text = parted(line)
+    return found.rank, found.pid, text
 
 
 class StreamFacts:

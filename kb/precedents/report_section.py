@@ -15,7 +15,7 @@ from statistics import median
 from kb.anomalies.runs.shared_settings import Witness, shared_settings
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt, History
-from kb.model import NOT_FAILED
+from kb.model import NOT_FAILED, OF_MACHINES
 from kb.precedents.advice_outcomes import AdviceStep, outcomes
 from kb.precedents.data_shards import decisive, in_common, shards_of
 from kb.precedents.history import DAY, EarlierIncident
@@ -34,7 +34,6 @@ MOST_FLEET = 3  # settings listed
 FEW_FAILED = 3  # nodes that share one
 FEW_TRIES = 3  # minimum number that ended at different steps
 SHOWN = 160
-DOMAINS = ("hardware", "network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _nodes(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Rec
             continue
         faults: dict[str, str] = {}
         for place in item.places:
-            if place.node in mine and (place.node in suspected or past.domains.get(place.fault) in DOMAINS):
+            if place.node in mine and (place.node in suspected or past.domains.get(place.fault) in OF_MACHINES):
                 faults.setdefault(place.node or "", place.fault)
         for node, fault in faults.items():
             failures.setdefault(node, []).append((item, fault))
@@ -133,7 +132,9 @@ def _fleet(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Rec
     by_value: dict[tuple[str, str], list[int]] = {}
     for item in past.earlier:
         blamed = (
-            {place.node for place in item.places if past.domains.get(place.fault) in DOMAINS} if item.failed else set()
+            {place.node for place in item.places if past.domains.get(place.fault) in OF_MACHINES}
+            if item.failed
+            else set()
         )
         for node, versions in item.trace.installed.items():
             witnesses.append(Witness(node, node in blamed, versions, item.row.at))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kb.templates.line_blocks import LineBlock
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class _Seen(Protocol):
@@ -29,12 +33,12 @@ class Edges(Generic[_Line]):
         self.last: list[_Line] = []
         self._late: tuple[LineBlock, list[int]] | None = None  # after `last`
 
-    def take(self, block: LineBlock, indexes: Sequence[int]) -> None:
-        """Add a block in which the lines have these indexes, of which the outermost `firsts` and `lasts` are enough."""
+    def take(self, block: LineBlock, indexes: NDArray[np.int64]) -> None:
+        """Add a block in which the lines have these indexes, in order."""
         room = self.firsts - len(self.first)  # blocks come in order: what is full stays
         if room > 0:
-            self.first += [self._read(block, index) for index in indexes[:room]]
-        late = list(indexes[-self.lasts :])
+            self.first += [self._read(block, index) for index in indexes[:room].tolist()]
+        late: list[int] = indexes[-self.lasts :].tolist()
         if len(late) < self.lasts:
             self.settle()
         self._late = (block, late)

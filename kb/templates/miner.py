@@ -83,13 +83,6 @@ class _Record:
     nodes: Counter[str] = field(default_factory=Counter)
 
 
-def _outermost(indexes: _Ints, firsts: int, lasts: int) -> list[int]:
-    """The first and the last few of some indexes."""
-    if len(indexes) <= firsts + lasts:
-        return [*indexes.tolist()]
-    return [*indexes[:firsts].tolist(), *indexes[-lasts:].tolist()]
-
-
 class Miner:
     """Mines one stream, or the shard [own_start, own_stop) of it whose first fed byte lies at `origin`.
 
@@ -289,10 +282,9 @@ class Miner:
             records.append(record)
             record.count += len(indexes)
             self._events += len(indexes)
-            record.edges.take(block, _outermost(indexes, FIRST, LAST))
-            ranked = indexes[naming[indexes]] if naming is not None else indexes[:0]
-            if len(ranked):
-                record.ranked.take(block, _outermost(ranked, RANKED, RANKED))
+            record.edges.take(block, indexes)
+            if naming is not None and len(ranked := indexes[naming[indexes]]):
+                record.ranked.take(block, ranked)
         for record in self._late:
             record.edges.settle(block)
             record.ranked.settle(block)

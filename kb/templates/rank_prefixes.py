@@ -57,6 +57,12 @@ class _Numbers:
     kinds: dict[bytes, set[int]] = field(default_factory=lambda: defaultdict(set))
     beside: dict[int, Counter[bytes]] = field(default_factory=lambda: defaultdict(Counter))  # the words before each
 
+    def add(self, line: int, value: int, behind: bytes) -> None:
+        """Add the number of a line, by the words that say what kind of line it is."""
+        self.lines.add(line)
+        self.values.append(value)
+        self.kinds[b" ".join(_LETTERS.findall(behind)[:6])].add(value)
+
 
 def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     """The form of a prefix whose group `rank` is the rank, for folded lines; None if the first bytes of a stream show none.
@@ -70,11 +76,8 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     found: dict[Form, _Numbers] = defaultdict(_Numbers)
     for index, line in enumerate(lines):
         for form, value, words, rest in _numbers(line):
-            numbers = found[form]
-            numbers.lines.add(index)
-            numbers.values.append(value)
-            numbers.kinds[rest].add(value)
-            numbers.beside[value][words] += 1
+            found[form].add(index, value, rest)
+            found[form].beside[value][words] += 1
     fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines)) and _is_global(numbers)]
     if known:  # a known form is enough, unless the prefix also names a host: it would make templates of each host's own
         fitting = [form for form in fitting if _names_host(found[form])]
@@ -89,10 +92,7 @@ def _key_of(lines: Sequence[bytes]) -> re.Pattern[bytes] | None:
     found: dict[bytes, _Numbers] = defaultdict(_Numbers)
     for index, line in enumerate(lines):
         for match in islice(_PAIR.finditer(line, 0, KEY_HEAD), MOST_NUMBERS):
-            numbers = found[match[1]]
-            numbers.lines.add(index)
-            numbers.values.append(int(match[2]))
-            numbers.kinds[b" ".join(_LETTERS.findall(line[match.end() :])[:6])].add(int(match[2]))
+            found[match[1]].add(index, int(match[2]), line[match.end() :])
     fitting = [
         key for key, numbers in found.items() if not _NOT_GLOBAL.fullmatch(key) and _is_rank(numbers, len(lines), KEYED)
     ]
@@ -105,7 +105,7 @@ def _key_of(lines: Sequence[bytes]) -> re.Pattern[bytes] | None:
 
 
 def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
-    """The numbers of a prefix by their form, the words before them, and those of the rest of the line; no part of a time."""
+    """The numbers of a prefix by their form, the words before them, and the rest of the line; no part of a time."""
     stamp = _STAMP.search(line, 0, PREFIX)
     taken = stamp.span() if stamp else (0, 0)
     numbers = (item for item in _NUMBER.finditer(line, 0, PREFIX) if not taken[0] <= item.start() < taken[1])
@@ -114,8 +114,7 @@ def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
         if behind is not None:
             before = line[: match.start()]
             words = b" ".join(_NAMED.findall(before[: taken[0]] + before[taken[1] :]))
-            rest = b" ".join(_LETTERS.findall(line[behind.end() :])[:6])
-            yield (_WORD.sub(b"w", _PADDING.sub(b"", before)), behind[0]), int(match[0]), words, rest
+            yield (_WORD.sub(b"w", _PADDING.sub(b"", before)), behind[0]), int(match[0]), words, line[behind.end() :]
 
 
 def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:

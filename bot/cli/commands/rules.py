@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from bot.cli.console import refuse, say, say_page, say_table
 from bot.cli.options import RulesFolder, SiteFolder
 from bot.cli.rules.faults import list_faults
 from bot.cli.rules.loading import load_rule_base, load_valid, reported_errors, rule_named
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 app.command("faults")(list_faults)

@@ -28,6 +28,11 @@ class LineRef:
     rank: int | None = None
     dated: bool = True
 
+    @property
+    def order(self) -> tuple[bool, float, str, int]:
+        """The key by which lines are sorted: by time, those without one last, then by source and offset."""
+        return self.time is None, self.time or 0.0, self.source, self.offset
+
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:

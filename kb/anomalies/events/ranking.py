@@ -116,10 +116,6 @@ def _without_copies(told: Sequence[RankedEvent]) -> list[RankedEvent]:
         kept = found.get(key)
         if kept is None:
             found[key] = item
-        elif _place(item.spot) < _place(kept.spot):
+        elif item.spot.order < kept.spot.order:
             found[key] = replace(kept, event=item.event, spot=item.spot, nodes=item.nodes)
     return list(found.values())
-
-
-def _place(spot: LineRef) -> tuple[bool, float, str, int]:
-    return spot.time is None, spot.time or 0.0, spot.source, spot.offset

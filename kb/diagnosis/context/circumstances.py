@@ -81,7 +81,7 @@ def _accused(suspects: Sequence[Suspect], speakers: AbstractSet[int]) -> str:
     ranks = sorted({item.rank for item in suspects if item.rank is not None})
     if not speakers.isdisjoint(ranks):
         return ""
-    return f"rank{'' if len(ranks) == 1 else 's'} {ranges(ranks)}" if ranks else ""
+    return _named(ranks)
 
 
 def neighbours(suspects: Sequence[Suspect], node_of: Callable[[int], str | None], ranks: Iterable[int]) -> str:
@@ -90,8 +90,11 @@ def neighbours(suspects: Sequence[Suspect], node_of: Callable[[int], str | None]
     first = suspects[0] if len(suspects) == 1 else None
     if first is None or first.rank is None or first.node is None:
         return ""
-    near = sorted(rank for rank in ranks if rank not in accused and node_of(rank) == first.node)
-    return f"rank{'' if len(near) == 1 else 's'} {ranges(near)}" if near else ""
+    return _named(sorted(rank for rank in ranks if rank not in accused and node_of(rank) == first.node))
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"rank{'' if len(ranks) == 1 else 's'} {ranges(ranks)}" if ranks else ""
 
 
 def worded(ranked: Ranked, known: Mapping[str, str]) -> Ranked:
