@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.digest.phrases import fine, gpu_hours, hours, known_amount, percent, short_week
+from bot.digest.phrases import dearest_first, fine, gpu_hours, hours, known_amount, percent, short_week
 from bot.render.pictures.raster import png
 from bot.render.pictures.svg import Canvas
 from bot.render.pictures.text_metrics import fitted, width
@@ -117,7 +117,7 @@ class _Pareto(_Sheet):
     TOP, PITCH, BAR = 124, 46, 14
 
     def __init__(self, digest: Digest, theme: Theme) -> None:
-        dear = sorted(digest.classes, key=lambda row: (-row.gpu_hours.value, row.fault))
+        dear = dearest_first(digest.classes)
         rows = min(len(dear), CLASSES) + (len(dear) > CLASSES)
         super().__init__(self.TOP + rows * self.PITCH + 46, theme)
         self._head(
