@@ -5,6 +5,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 DEV := .venv/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# uv installs in seconds what takes pip a minute; where it cannot be had, or knows less of the machine's indexes, pip does it
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+INSTALL = { test -x $(BIN)/uv && $(UV) $(1); } || $(PIP) $(1)
 
 .PHONY: demo test check checks lint format types architecture unit rules docs accuracy bench bench-full soak lab lock clean
 LAB ?= /tmp/lab
@@ -26,14 +29,15 @@ check: lint types architecture rules docs
 checks: $(DEV)  ## check beside the tests: its output is shown at once, at its end
 	@shown=$$($(MAKE) --no-print-directory check 2>&1); status=$$?; echo "$$shown"; exit $$status
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements-uv.lock requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(PIP) --require-hashes -r requirements.lock
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes -r requirements-uv.lock || echo "no uv here: pip installs, which takes a minute longer"
+	@$(call INSTALL,--require-hashes -r requirements.lock)
+	@$(call INSTALL,--no-deps --no-build-isolation --editable .)
 	@touch $@
 
 $(DEV): requirements-dev.lock $(READY)
-	@$(PIP) --no-compile --require-hashes -r requirements-dev.lock  # most of it is never imported
+	@$(call INSTALL,--no-compile --require-hashes -r requirements-dev.lock)  # most of it is never imported
 	@touch $@
 
 lint: $(DEV)
@@ -81,8 +85,9 @@ lab: $(DEV)  ## record the lab's bundles again: 20 minutes, PyTorch for recordin
 	$(BIN)/python bench/lab/lab.py --python $(LAB)/bin/python --out tests/bundles
 	$(BIN)/python bench/lab/judge.py
 
-lock: $(READY)  ## resolve the three lock files again: one resolution, of which the other two are parts
+lock: $(READY)  ## resolve the lock files again: one resolution, of which the run-time ones are parts, and its installer
 	@test -x $(BIN)/uv || $(PIP) uv
+	echo uv | $(BIN)/uv pip compile -q - --no-header --generate-hashes --no-emit-index-url -o requirements-uv.lock
 	$(COMPILE) --group build $(SERVICE) --extra ray requirements-dev.in -o requirements-dev.lock
 	$(COMPILE) --group build --constraint requirements-dev.lock -o requirements.lock
 	$(COMPILE) $(SERVICE) --constraint requirements-dev.lock -o requirements-service.lock
