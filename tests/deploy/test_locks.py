@@ -1,4 +1,4 @@
-"""The three lock files: one resolution, of which `make demo` and the image install only what they need."""
+"""The lock files: one resolution, of which `make demo` and the image install only what they need, and its installer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-service.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-service.lock", "requirements-uv.lock")
 TOOLS = {"mypy", "pytest", "pytest-xdist", "ruff", "import-linter", "hypothesis", "codespell"}
 HEAVY = {"ray", "playwright", "boto3", "botocore", "moto", "selenium", "kubernetes-validate", "s3fs"}
 
@@ -84,6 +84,7 @@ def test_make_demo_leaves_the_development_stack_to_make_test(tmp_path):
             [make, "-n", goal], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
         ).stdout
 
-    assert "-r requirements.lock" in dry("demo")
+    assert "--require-hashes -r requirements-uv.lock" in dry("demo")
+    assert "--require-hashes -r requirements.lock" in dry("demo")
     assert "requirements-dev.lock" not in dry("demo")
     assert "--require-hashes -r requirements-dev.lock" in dry("test")
