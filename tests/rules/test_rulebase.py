@@ -122,10 +122,11 @@ def test_engines_agree_on_all_test_lines(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(staged_matcher, "SPARSE", 0)  # two stages, although each line has a hit
     assert hits_by_line(StagedMatcher(patterns), text, starts) == fast
     where = {pattern: index for index, pattern in enumerate(patterns)}
-    for wanted in KNOWN.plan.lines:
+    for place, wanted in enumerate(KNOWN.plan.lines):
         flags = re.IGNORECASE if wanted.ignore_case else 0
         search = re.compile(wanted.regex.encode(), flags).search
-        truth = {number for number, line in enumerate(lines) if search(line)}
+        # `re` takes 15 s for all of them and all lines: each regex sees a quarter of the lines, each line a quarter of the regexes
+        truth = {number for number in range(place % 4, len(lines), 4) if search(lines[number])}
         expression = scan_form(wanted.regex).expression
         index = next(i for p, i in where.items() if p.expression == expression and p.ignore_case == wanted.ignore_case)
         assert truth <= fast[index], wanted.key
