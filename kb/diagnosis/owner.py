@@ -48,7 +48,7 @@ def lies_in(best: Finding) -> str:
     own = (best.row.lies_in if best.row is not None else "") or of_rule
     acts = (best.row and best.row.owner) or best.rule.owner
     elsewhere = acts == "user" and best.fault.domain in OF_MACHINES
-    return own or ("" if elsewhere else best.fault.lies_in)
+    return best.fill(own or ("" if elsewhere else best.fault.lies_in))
 
 
 def _installed_by_site(best: Finding) -> bool:

@@ -27,6 +27,7 @@ OF_LINE = frozenset(
         "foreign",
         "cap",
         "missing",
+        "ordinal",
         "free",
         "says",
     }
@@ -36,7 +37,9 @@ OF_LINE = frozenset(
 def asked_for(best: Finding) -> frozenset[str]:
     """Return the names that the texts of a finding depend on."""
     parts = [part for part in (best.row, best.rule, best.fault) if part is not None]
-    texts = [getattr(part, name, None) for part in parts for name in ("summary", "cause", "impact", "because")]
+    texts = [
+        getattr(part, name, None) for part in parts for name in ("summary", "cause", "impact", "because", "lies_in")
+    ]
     names = set[str]()
     for part in parts:
         for step in getattr(part, "remediation", ()):

@@ -26,6 +26,8 @@ _MISSING = lazy_compile(
     r"|[\"']([^\"'\n]{1,200})[\"'] (?:is |was )?(?:not found|does not exist|doesn't exist)"
     r"|(?<![\w\"'])([.~]?/[\w./~@%+=-]{1,200}) (?:is |was )?(?:not found|does not exist|doesn't exist|: No such file)"
 )
+_ORDINAL = lazy_compile(r"(?:\bdevice ordinal[: ]{1,2}|\b(?:cuda|hip|npu|xpu):)(\d{1,2})\b")
+_NAMED = (("path", _PATH), ("ordinal", _ORDINAL), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID))
 _WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
 _CONNECTION = lazy_compile(
     r"(?i)(?P<name>name resolution|name or service not known|getaddrinfo|nodename nor servname|could not translate host)"
@@ -57,7 +59,7 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     if asked & {"to_host", "to_port"}:
         found["to_host"], found["to_port"] = _end(text)
-    for name, shown in (("path", _PATH), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID)):
+    for name, shown in _NAMED:
         if name in asked and (stated := shown.findall(first.line) or shown.findall(text)):
             found[name] = stated[-1] if name == "path" else stated[0]  # of a copy, the target
     if "sender_uid" in asked:

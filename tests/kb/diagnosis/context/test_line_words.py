@@ -30,6 +30,8 @@ ALL = frozenset(OF_FINDING)
         (f"ValueError: {'word ' * 50}", {"says": f"{'word ' * 31}word ..."}),
         ("Out of memory error on GPU 0. Cannot allocate 5.3GB memory on GPU 0, available memory is only 4.2GB.", {"free": "4.2GB"}),
         ("Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.94 GiB is free.", {"free": "1.94 GiB"}),
+        ("failed initializing StreamExecutor for CUDA device ordinal 3: Internal: failed call", {"ordinal": "3"}),
+        ("Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 4000", {}),
         ("Worker IP address: 10.0.0.8 Worker port: 4 Worker PID: 26109", {"worker_ip": "10.0.0.8", "worker_pid": "26109"}),
         ("Tried to allocate .... GiB. GPU 0; ... GiB free", {}),
         ("Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 63.42 GiB of which 1.20 GiB is free. 60.25 GiB allowed; Of the allocated memory 59.76 GiB is allocated by PyTorch", {"memory": "capped", "cap": "60.25 GiB"}),
