@@ -32,6 +32,8 @@ BLOCKER_UNKNOWN = "blocker unknown"
 WAITING = f"waiting; {BLOCKER_UNKNOWN}"  # the reason for those that wait, where nothing shows for whom: not at fault
 ONE_END = "one end of the failed connection; the logs don't show which end is at fault"
 ONE_SIDE = "one of those that differ; the logs don't show which of them is wrong"
+WHOLE_JOB = "affects the whole job"  # of a fault that hits a job as a whole, wherever it was seen
+SCHEDULER_ENDED = "the scheduler ended the whole job"
 REPORTED = "reported it"  # the reason for those that only ran into a fault that lies elsewhere: not at fault
 
 
@@ -97,7 +99,8 @@ class Diagnosis:
 
     `rule` is empty for an unknown failure, which no rule explains. `first_seen_own`: whether `first_seen` is the time of
     its own lines; else, it is that of a line before them, and the fault was seen no earlier. `lies_in`: what is at fault
-    where that is no rank, node or GPU, such as the settings of the job; empty if a suspect is accused, or if it is unknown.
+    where that is no rank, node or GPU, such as the settings of the job; the suspects are then only where it was seen. Empty
+    if a suspect is accused, or if it is unknown.
     """
 
     rank: int

@@ -31,6 +31,13 @@ _CHANGES = frozenset(
     ("change_config", "fix_access", "fix_code", "fix_data", "fix_environment", "free_space", "raise_limit")
 )  # steps of a remedy that change the job or what it needs
 _FIRST = " first"
+_TEAMS = {
+    "user": "the job's user",
+    "hardware": "hardware team",
+    "network": "network team",
+    "platform": "platform team",
+    "storage": "storage team",
+}
 _SPOILT = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # further steps are wasted
 _ALIVE = frozenset({"hung", "degraded", "running"})  # phases of a job that may still run
 _LIVE_STATES = frozenset({"", "RUNNING"})  # of jobs that no scheduler calls ended
@@ -172,8 +179,8 @@ def reason(decision: Decision) -> str:
 
 
 def owned(decision: Decision) -> str:
-    """Return the owner, as `Owner: hardware.`; empty if nobody needs to act."""
-    return "" if decision.owner in ("none", "") else f"Owner: {decision.owner}."
+    """Return who acts, as `Who acts: hardware team.`; empty if nobody needs to act. It says nothing of who is at fault."""
+    return "" if decision.owner in ("none", "") else f"Who acts: {_TEAMS.get(decision.owner, decision.owner)}."
 
 
 def excluded(decision: Decision, title: str = "") -> list[str]:

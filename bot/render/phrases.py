@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bot.render.text_format import at, clock, few, joined, many, size
 from kb.precedents.phrases import sentences
-from kb.report import BLOCKER_UNKNOWN, REPORTED, WAITING, ranges
+from kb.report import BLOCKER_UNKNOWN, REPORTED, SCHEDULER_ENDED, WAITING, WHOLE_JOB, ranges
 
 if TYPE_CHECKING:
     from kb.model import Gap
@@ -192,15 +192,30 @@ def grade(step: RemedyStep) -> str:
 
 def suspected(suspects: Sequence[Suspect]) -> str:
     """Return the suspects by kind and reason: ranks as ranges with nodes, others by name."""
-    kinds = dict.fromkeys((suspect.kind, suspect.why) for suspect in suspects)
+    kinds = dict.fromkeys((suspect.kind, suspect.why) for suspect in suspects if not _is_bare_job(suspect))
     groups = [[suspect for suspect in suspects if (suspect.kind, suspect.why) == kind] for kind in kinds]
     return few([f"{group_text(group)}{_reason(group)}" for group in groups], "; ")
 
 
-def suspects_label(suspects: Sequence[Suspect]) -> str:
+def suspects_label(diagnosis: Diagnosis) -> str:
     """Return the label of the suspects. Those that only wait, or only ran into the fault, are not called suspects."""
-    reasons = {suspect.why for suspect in suspects}
-    return _LABELS.get(reasons.pop(), "Suspects") if len(reasons) == 1 else "Suspects"
+    suspects = diagnosis.suspects
+    if suspects and all(suspect.why == WAITING for suspect in suspects):
+        return "Waiting"
+    seen = all(suspect.kind == "job" or suspect.why == REPORTED for suspect in suspects)
+    return "Seen on" if seen or diagnosis.lies_in or _is_place_of_unknown(diagnosis) else "Suspects"
+
+
+def _is_place_of_unknown(diagnosis: Diagnosis) -> bool:
+    """Whether no rule explains the failure, and its suspects are those that wrote its lines."""
+    writers = {(item.rank, item.node if item.rank is None else None) for item in diagnosis.evidence}
+    places = ((item.rank, item.node if item.rank is None else None) for item in diagnosis.suspects)
+    return not diagnosis.known and any(place in writers for place in places)
+
+
+def _is_bare_job(suspect: Suspect) -> bool:
+    """Whether a suspect is the job, and nothing says where in it the fault was seen."""
+    return suspect.kind == "job" and suspect.why in (WHOLE_JOB, SCHEDULER_ENDED)
 
 
 def group_text(group: Sequence[Suspect], nodes: int | None = None) -> str:
@@ -209,7 +224,7 @@ def group_text(group: Sequence[Suspect], nodes: int | None = None) -> str:
     if kind == "rank":
         return _ranks(group, nodes)
     if kind == "job":
-        return "the whole job"
+        return group[0].why.removeprefix(_SEEN_ON) if group[0].why.startswith(_SEEN_ON) else "the whole job"
     return few(list(dict.fromkeys(f"{kind} {_thing(suspect)}".rstrip() for suspect in group)))
 
 
@@ -240,15 +255,15 @@ def _reason(group: Sequence[Suspect]) -> str:
     why = group[0].why
     if why == WAITING:  # the label says that they wait
         why = BLOCKER_UNKNOWN
-    elif why == REPORTED:
-        why = "" if group[0].kind == "node" else "not shown to be at fault"
+    elif why == REPORTED or (group[0].kind == "job" and why.startswith(_SEEN_ON)):  # the label says so
+        why = ""
     return f" ({why})" if why else ""
 
 
 # --- what stands out, and what is missing ----------------------------------------------------------------------------
 
 
-_LABELS = {WAITING: "Waiting", REPORTED: "Seen by"}
+_SEEN_ON = "seen on "
 REMEMBERED = "From past runs (hints only):"
 MISSING = "Missing evidence:"
 INCOMPLETE = "Missing or incomplete evidence:"

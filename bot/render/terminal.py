@@ -225,7 +225,7 @@ def _grounds(page: TextPage, diagnosis: Diagnosis, quotes: int, zone: TimeZone) 
     """Add what the diagnosis rests on: suspects, confidence, lines, and the symptoms that it explains."""
     with page.weighing(Weight.SUSPECTS):
         page.field("At fault", diagnosis.lies_in)
-        page.field(phrases.suspects_label(diagnosis.suspects), phrases.suspected(diagnosis.suspects))
+        page.field(phrases.suspects_label(diagnosis), phrases.suspected(diagnosis.suspects))
     with page.weighing(Weight.CONFIDENCE):
         page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
         if page.verbose or diagnosis.rank > 1 or diagnosis.first_seen is not None:  # else, the progress says it

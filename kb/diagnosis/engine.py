@@ -27,6 +27,7 @@ from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_h
 from kb.diagnosis.suspects.late import last_said
 from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
+from kb.diagnosis.suspects.sighting import is_accused
 from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
 from kb.diagnosis.verdict import (
     at_exit,
@@ -264,12 +265,8 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         cause=best.cause,
         impact=best.impact,
         owner=owner(best, rulebook),
-        lies_in="" if _accused(told.suspects) else lies_in(best),
+        lies_in="" if is_accused(told.suspects, best) else lies_in(best),
     )
-
-
-def _accused(suspects: Sequence[Suspect]) -> bool:
-    return any(suspect.kind != "job" and suspect.why not in (REPORTED, WAITING) for suspect in suspects)
 
 
 def _ended_in(

@@ -8,6 +8,7 @@ from bot.authoring.selftest import evidence_of
 from bot.render.decisions import decided
 from bot.render.headline import headline
 from bot.render.phrases import progress, suspected, suspects_label
+from bot.render.terminal import plain
 from bot.rulebase.loader import knowledge
 from kb.diagnosis.engine import diagnose
 from kb.report import Report
@@ -101,7 +102,7 @@ def test_a_rank_that_waits_is_not_called_a_suspect(engine: Matcher) -> None:
     """Only its own timeout is known, and nobody says for whom it waited."""
     report = diagnosed(engine, train=TIMEOUT.format(3))
     suspects = report.diagnoses[0].suspects
-    assert (suspects_label(suspects), suspected(suspects)) == ("Waiting", "rank 3 (blocker unknown)")
+    assert (suspects_label(report.diagnoses[0]), suspected(suspects)) == ("Waiting", "rank 3 (blocker unknown)")
     assert headline(report) == "Collective timed out in the watchdog"
     assert "(waiting: rank 3)" in report.summary
 
@@ -301,7 +302,7 @@ def test_who_waits_for_the_coordinator_is_no_suspect(engine: Matcher) -> None:
     assert (first.fault, [item.rank for item in first.suspects]) == ("port_in_use", [0])
     alone = diagnosed(engine, rank_1=task).diagnoses[0]
     assert alone.title == "JAX task could not register with the coordinator"
-    assert not suspects_label(alone.suspects).startswith("Suspect")
+    assert not suspects_label(alone).startswith("Suspect")
 
 
 CRASH = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n    k(a)\nRuntimeError: CUDA error: an illegal memory access was encountered\n'
@@ -436,7 +437,7 @@ def test_who_runs_into_a_setting_first_is_not_to_blame_for_it(engine: Matcher) -
     report = diagnosed(engine, train=text)
     assert report.diagnoses[0].fault == "config_error"
     assert "rank 3" not in headline(report).partition("(")[0]
-    assert not suspects_label(report.diagnoses[0].suspects).startswith("Suspect")
+    assert not suspects_label(report.diagnoses[0]).startswith("Suspect")
 
 
 def test_the_last_error_of_a_failed_cuda_call_is_quoted(engine: Matcher) -> None:
@@ -473,3 +474,33 @@ def test_a_refused_connection_is_no_missing_route(engine: Matcher) -> None:
     assert "ended before" in refused.remediation[0].text
     unreachable = diagnosed(engine, train=line.format("No route to host")).diagnoses[0]
     assert "no route" in unreachable.cause
+
+
+CRASHED = "[cn-a94:17969] *** Process received signal ***\n[cn-a94:17969] Signal: Segmentation fault (11)\n"
+XID = "Apr  2 11:30:07 cn-a94 kernel: NVRM: Xid (PCI:0000:3b:00): {0}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "at_fault"),
+    [
+        (CRASHED, "Seen on", True),
+        (XID.format("79, pid=1234, GPU has fallen off the bus."), "Suspects", False),
+        (XID.format("31, pid=1234, Ch 00000010, MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0"), "Seen on", True),
+        (TIMEOUT.format(3), "Waiting", True),
+    ],
+)
+def test_a_place_is_a_suspect_only_where_the_fault_is_one_of_machines(
+    engine: Matcher, text: str, label: str, at_fault: bool
+) -> None:
+    """A crash of the program, or a page fault of its kernel, is seen on a node; the node is not accused of it."""
+    first = diagnosed(engine, train=text).diagnoses[0]
+    assert (suspects_label(first), bool(first.lies_in)) == (label, at_fault)
+
+
+def test_a_fault_of_the_whole_job_has_no_row_for_its_place(engine: Matcher) -> None:
+    """That it affects the whole job is no place, and no reason."""
+    report = diagnosed(
+        engine, train="slurmstepd: error: *** JOB 5511 ON c7 CANCELLED AT 2026-04-07T08:15:22 DUE TO TIME LIMIT ***\n"
+    )
+    assert suspected(report.diagnoses[0].suspects) == ""
+    assert "Seen on" not in plain(report)

@@ -73,7 +73,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> 
             title,
             sure,
             _labelled("At fault", diagnosis.lies_in if place else ""),
-            _labelled(phrases.suspects_label(diagnosis.suspects), suspects),
+            _labelled(phrases.suspects_label(diagnosis), suspects),
             _labelled("Where", where),
         ),
         *(_quote(item, _QUOTE_LINES[place], zone) for item in diagnosis.evidence[:quotes]),

@@ -76,7 +76,7 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
     owned = decisions.owned(decision)
     owner = words(f" {owned}" if owned else "", NAME)
     if card.owner:
-        owner = [*(owner or words(" Owner:")), *words(" "), *mention(card.owner)]
+        owner = [*(owner or words(" Who acts:")), *words(" "), *mention(card.owner)]
     return rich(
         paragraph(cause, [*told, *owner], words(decisions.reason(decision), SENTENCE)),
         paragraph(

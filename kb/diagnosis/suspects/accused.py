@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, has_place
 from kb.diagnosis.suspects.ranking import first_in_time, to_suspect, whole_job, with_scores
+from kb.diagnosis.suspects.sighting import BY_CHECK, BY_KERNEL, TOLD
 from kb.facts.topology import Place, Places
 from kb.report import ONE_END, EvidenceItem, Suspect
 
@@ -81,7 +82,7 @@ def hardware_suspects(
 
 
 def _reporter(claim: SuspectClaim) -> str:
-    return "reported by a check on its node" if claim.checked else "reported by the kernel of its node"
+    return BY_CHECK if claim.checked else BY_KERNEL
 
 
 def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:
@@ -104,7 +105,7 @@ def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple
 def named_by_others(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
     """Return those that launchers, schedulers and lists recently ranks name, else the ends that fail most."""
     plain = [claim for claim in claims if not claim.peer]
-    return most_named(plain, "reported by the launcher, the scheduler or another rank") or _failing_connections(claims)
+    return most_named(plain, TOLD) or _failing_connections(claims)
 
 
 def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[SuspectClaim] = ()) -> tuple[Suspect, ...]:

@@ -25,9 +25,10 @@ from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
 from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only_silent_rank, waiting_ranks
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
+from kb.diagnosis.suspects.sighting import OWN_NUMBER
 from kb.facts.topology import Place, Places, names_a_node
 from kb.regex.lazy import lazy_compile
-from kb.report import REPORTED, WAITING, EvidenceItem, GpuRef, Suspect
+from kb.report import REPORTED, SCHEDULER_ENDED, WAITING, WHOLE_JOB, EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
 _RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale"})  # the same on all ranks
@@ -42,7 +43,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
     best, facts, places = ranked.best, layout.facts, layout.places
     if not best.rule.patterns:  # an unknown failure: its place is known
         return _of_event(best, places, quoted) or only_silent_rank(ranked, layout) or first_ended(best, layout)
-    found = whole_job(quoted, "affects the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
+    found = whole_job(quoted, WHOLE_JOB) if best.fault.id in _JOB_FAULTS else _compared(best, places)
     if (
         not found and not best.ranks
     ):  # a hang belongs to no rank; the missing rank is in another finding of the same fault
@@ -218,7 +219,7 @@ def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[Evidence
     if ranked.best.fault.id == "node_lost":
         return missing_among_waiting((), ranked, layout, {})
     if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from
-        return whole_job(quoted, "the scheduler ended the whole job")
+        return whole_job(quoted, SCHEDULER_ENDED)
     return (
         _as_reporters(from_launcher(ranked.best, layout, quoted), ranked, layout)
         or only_silent_rank(ranked, layout)
@@ -249,5 +250,5 @@ def _by_group_number(best: Finding, places: Places) -> tuple[Suspect, ...]:
         return ()
     numbers = {int(found) for line in lines for found in _IN_GROUP.findall(line)}
     ranks = [rank for rank in numbers if places.allows(rank)]
-    why = "the number that its own line gives"
+    why = OWN_NUMBER
     return with_scores(Suspect("rank", places.node_of(rank), rank, why=why) for rank in ranks if len(ranks) == 1)

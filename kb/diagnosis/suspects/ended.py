@@ -10,6 +10,7 @@ from kb.diagnosis.suspects.claims import WAITING_FAULTS, waits_for_others
 from kb.diagnosis.suspects.launcher import EXIT_SIGNALS, of_device
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.suspects.ranking import with_scores
+from kb.diagnosis.suspects.sighting import FIRST_ENDED, NOT_STOPPED, OWN_GPU
 from kb.facts.topology import Place
 from kb.model import Resource, Scalar
 from kb.parsers.logs.launchers import signal_name
@@ -37,11 +38,11 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
     if len({(signal.stream, signal.offset) for signal in best.signals if signal.kind == "exception"}) > 1:
         return ()
     ended = _task(best, layout) or _local(_numbered(best, layout), layout)
-    why = "the only one that the launcher did not stop"
+    why = NOT_STOPPED
     if ended is not None and ended.local is not None:
-        why = "the first to end, by its launcher"
+        why = FIRST_ENDED
     elif ended is None:
-        ended, why = _local(_of_devices(best, layout), layout), "its lines name the GPU with this number"
+        ended, why = _local(_of_devices(best, layout), layout), OWN_GPU
     if ended is None or ended.rank is None:
         return ()
     node = ended.node or layout.places.node_of(ended.rank)

@@ -9,6 +9,7 @@ from kb.diagnosis.suspects.accused import ALL_ALIKE
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import SEVERAL, JobLayout, waiting_ranks
 from kb.diagnosis.suspects.ranking import whole_job, with_scores
+from kb.diagnosis.suspects.sighting import FIRST_FAILED
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.model import Structure
@@ -42,7 +43,7 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
     if not best.is_symptom:  # one that timed out, or lost another, did not write the decisive line
         roots = [root for root in roots if root[1].fields.get("rank") not in waiting_ranks(layout) - best.ranks]
     roots.sort(key=lambda root: (str(root[1].fields.get("time") or "~"), root[1].offset))
-    why = "first to fail according to the launcher"
+    why = FIRST_FAILED
     if (attempts := _attempts(roots)) > 1:
         why, roots = f"{why} in the last of {attempts} runs", roots[-1:]
     found: dict[int, Suspect] = {}

@@ -6,6 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kb.diagnosis.suspects.claims import SuspectClaim, has_place
+from kb.diagnosis.suspects.sighting import (
+    FIRST_IN_LOG,
+    FIRST_REPORTER,
+    LATER_IN_LOG,
+    LATER_REPORTER,
+    ONLY_REPORTER,
+    OWN_LOG,
+)
 from kb.facts.job_facts import CLOCK_SKEW
 from kb.facts.signals import Signal
 from kb.report import EvidenceItem, GpuRef, Suspect
@@ -38,17 +46,17 @@ def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
         for suspect_claim in chosen
         if by_place[suspect_claim.place.rank, suspect_claim.place.node] is suspect_claim
     ]
-    leading = rest = "seen in own log"
+    leading = rest = OWN_LOG
     if len(found) == 1:
-        leading = "the only one to report it in these logs"
+        leading = ONLY_REPORTER
     elif found and _leads(found[0], claims):
-        leading, rest = "first to report it", "reported it later"
+        leading, rest = FIRST_REPORTER, LATER_REPORTER
     elif (
         len({claim.signal.stream for claim in claims}) == 1
         and len(found) > 1
         and not any(c.signal.timed for c in claims)
     ):
-        leading, rest = "first in the log", "later in the log"  # which need not be the order of the events
+        leading, rest = FIRST_IN_LOG, LATER_IN_LOG  # which need not be the order of the events
     return with_scores(to_suspect(item, leading if at == 0 else rest) for at, item in enumerate(found))
 
 

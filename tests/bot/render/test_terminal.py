@@ -30,7 +30,7 @@ GPU 3 on gpu-017: a GPU fell off the bus [gpu_fell_off_bus]
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited
 for rank 7 until they failed.
 Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).
-Owner: hardware. The fault stays with the node.
+Who acts: hardware team. The fault stays with the node.
    Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 
    Do first   Drain gpu-017 and reboot it. (disruptive: affects other jobs)
@@ -163,8 +163,8 @@ def test_many_branches_are_cut():
     [
         (Decision("requeue"), "Requeue unchanged."),
         (Decision("requeue", from_checkpoint=0, steps_lost=1), "Requeue unchanged, from checkpoint 0. Lost: 1 step."),
-        (Decision("restart_in_place", owner="user"), "Restart in place, on the same nodes. Owner: user."),
-        (Decision("resubmit", owner="user"), "Resubmit with a change. Owner: user."),
+        (Decision("restart_in_place", owner="user"), "Restart in place, on the same nodes. Who acts: the job's user."),
+        (Decision("resubmit", owner="user"), "Resubmit with a change. Who acts: the job's user."),
         (
             Decision("requeue", steps_lost=0, steps_lost_at_most=9),
             "Requeue unchanged. Lost: up to 9 steps.",
@@ -176,7 +176,7 @@ def test_many_branches_are_cut():
         (Decision("fix_first", gpu_hours_lost=2.0), "Don't requeue yet. Fix the cause first. Lost: 2.0 GPU-hours."),
         (
             Decision("wait", owner="storage"),
-            "Don't requeue yet. Wait for the external problem to clear. Owner: storage.",
+            "Don't requeue yet. Wait for the external problem to clear. Who acts: storage team.",
         ),
         (Decision("none"), "No restart needed."),
         (Decision("none", from_checkpoint=50), "No restart needed; to go on, resume from checkpoint 50."),

@@ -26,7 +26,7 @@ CARD = Card("h-7", asked_by="U012ABC")
 FALLEN_TEXT = """\
 # 🔴 llm-70b: failed
 *GPU 3 on gpu-017: a GPU fell off the bus*
-*Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Owner: hardware. @S0GPU
+*Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Who acts: hardware team. @S0GPU
 The fault stays with the node.
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
 logs/dmesg-gpu-017.log:812 (gpu-017)
@@ -142,7 +142,7 @@ def test_too_little_evidence_says_what_would_help():
         (
             FALLEN_GPU,
             (
-                "🔴 llm-70b: failed. GPU 3 on gpu-017: a GPU fell off the bus. Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours). Owner: hardware. "
+                "🔴 llm-70b: failed. GPU 3 on gpu-017: a GPU fell off the bus. Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours). Who acts: hardware team. "
                 "GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed."
             ),
         ),
