@@ -34,6 +34,9 @@ _TIMES = frozenset(
         "since",
     }
 )  # keys whose value is a time, at any depth
+_LOGGED = frozenset(
+    {"time", "first_seen", "last_progress", "first_iterated", "last_iterated", "since"}
+)  # those of lines, which may state no zone
 _SHARES = frozenset({"confidence", "score", "similarity"})  # numbers that are never null
 _OUTLINE = ("id", "fingerprint", "bundle", "window", "job", "versions", "verdict", "phase", "summary")
 
@@ -41,10 +44,16 @@ _OUTLINE = ("id", "fingerprint", "bundle", "window", "job", "versions", "verdict
 def to_json(report: Report, timing: Mapping[str, float] | None = None) -> Json:
     """Convert the report to `signalbox.report/1`; `timing` is seconds by stage of the work.
 
-    Everything except `timing` depends only on the report. Times become ISO 8601 in UTC; invalid times (NaN, out of
-    range) become null.
+    Everything except `timing` depends only on the report. Times become ISO 8601, in UTC with Z, and without it those of
+    lines where logs state no zone; invalid times (NaN, out of range) become null.
     """
-    body: Json = _walked(msgspec.to_builtins(report), iso)
+    bare = _LOGGED if report.time_zone != "utc" else frozenset()
+
+    def written(key: str, time: float | None) -> str | None:
+        text = iso(time)
+        return text.removesuffix("Z") if text is not None and key in bare else text
+
+    body: Json = _walked(msgspec.to_builtins(report), written)
     start, end = report.window
     versions = report.versions
     shaped = {
@@ -57,7 +66,7 @@ def to_json(report: Report, timing: Mapping[str, float] | None = None) -> Json:
     }
     outline = {"schema": SCHEMA} | {key: shaped.get(key, body[key]) for key in _OUTLINE}
     rest = {key: value for key, value in body.items() if key not in outline}
-    return outline | rest | {"timing": _walked(dict(timing or {}), iso)}
+    return outline | rest | {"timing": _walked(dict(timing or {}), written)}
 
 
 def dumps(report: Report, timing: Mapping[str, float] | None = None) -> bytes:
@@ -79,7 +88,7 @@ def from_json(text: bytes) -> Report:
         body = msgspec.json.decode(text)
         if not isinstance(body, dict) or body.get("schema") != SCHEMA:
             raise UnreadableInput(f"not a report of the schema {SCHEMA}")
-        return msgspec.convert(_flat(_walked(body, seconds)), Report)
+        return msgspec.convert(_flat(_walked(body, lambda _, text: seconds(text))), Report)
     except (ValueError, TypeError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise UnreadableInput(f"not a readable report: {error}") from error
 
@@ -95,7 +104,7 @@ def iso(time: float | None) -> str | None:
 
 
 def seconds(text: str | None) -> float | None:
-    """Parse a time written by `iso` to seconds since the epoch. Raises ValueError on other text."""
+    """Parse a time written by `iso`, with or without Z, to seconds since the epoch. Raises ValueError on other text."""
     if text is None:
         return None
     when = datetime.fromisoformat(text)
@@ -112,10 +121,10 @@ def _flat(body: Json) -> Json:
     }
 
 
-def _walked(value: Any, convert: Callable[[Any], Any], key: str = "") -> Any:
-    """Copy JSON values, converting times and replacing numbers that JSON cannot represent."""
+def _walked(value: Any, convert: Callable[[str, Any], Any], key: str = "") -> Any:
+    """Copy JSON values, converting times by their keys and replacing numbers that JSON cannot represent."""
     if key in _TIMES:
-        return convert(value)
+        return convert(key, value)
     if isinstance(value, dict):
         return {name: _walked(item, convert, name) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -141,6 +150,11 @@ def schema() -> Json:
     top["properties"] = _outline_schema(top["properties"])
     strict = {name: _strict(name, part) for name, part in sorted(definitions.items())}
     strict["Time"] = {"type": "string", "format": "date-time", "pattern": "Z$", "description": "ISO 8601 in UTC."}
+    strict["LoggedTime"] = {
+        "type": "string",
+        "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?$",
+        "description": "ISO 8601: in UTC with Z; without Z where the logs state no time zone (time_zone).",
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:signalbox:report:1",
@@ -192,15 +206,17 @@ def _object(description: str, properties: Mapping[str, tuple[Json, str]]) -> Jso
     }
 
 
-def _time() -> Json:
-    return {"anyOf": [{"$ref": "#/$defs/Time"}, {"type": "null"}]}
+def _time(kind: str = "Time") -> Json:
+    return {"anyOf": [{"$ref": f"#/$defs/{kind}"}, {"type": "null"}]}
 
 
 def _strict(name: str, part: Json) -> Json:
     """Make a value's schema strict: all keys required, no others, with descriptions and bounds, without defaults."""
     properties = {}
     for key, plain in part["properties"].items():
-        value = _time() if key in _TIMES else {word: item for word, item in plain.items() if word != "default"}
+        value = {word: item for word, item in plain.items() if word != "default"}
+        if key in _TIMES:
+            value = _time("LoggedTime" if key in _LOGGED else "Time")
         bounds = _BOUNDS.get(key, {}) if "type" in value else {}
         described = {"description": MEANING[f"{name}.{key}"]} if f"{name}.{key}" in MEANING else {}
         properties[key] = value | bounds | described
@@ -246,7 +262,7 @@ MEANING: Mapping[str, str] = {
     "Report.streams": "How many sources were read.",
     "Report.bytes_read": "How many bytes were read.",
     "Report.time_zone": "utc: every log with times states its zone. unknown, mixed: all or some logs state no zone; their times "
-    "are read as UTC and written with Z although their zone is unknown.",
+    "are read as UTC, and those of lines are written without Z.",
     "Report.timing": "Seconds by stage of the work; the only part that differs between runs over the same evidence.",
     "JobView.id": "The scheduler's id of the job.",
     "JobView.name": "The job's name.",

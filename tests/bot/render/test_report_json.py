@@ -270,3 +270,14 @@ def test_evidence_of_an_indicator_has_its_time_too():
     body = to_json(replace(UNKNOWN, indicators=replace(UNKNOWN.indicators, events=(indicator,))))
 
     assert iso(NOON + 13.25) == body["indicators"]["events"][0]["evidence"]["time"]
+
+
+@pytest.mark.parametrize("zone", ["unknown", "mixed"])
+def test_times_of_lines_without_a_zone_are_written_without_one(zone) -> None:
+    """That they are read as UTC does not make them UTC. The window is that of the request."""
+    report = replace(FALLEN_GPU, time_zone=zone, window=(NOON, NOON + 60))
+    written = to_json(report)
+    VALIDATOR.validate(written)
+    assert not written["diagnoses"][0]["first_seen"].endswith("Z")
+    assert written["window"]["start"].endswith("Z")
+    assert from_json(dumps(report)) == report
