@@ -107,7 +107,8 @@ def _gpu(suspect: Suspect) -> str:
 def _is_accused(suspect: Suspect) -> bool:
     if suspect.why in (WAITING, REPORTED):
         return False
-    return suspect.rank is not None if suspect.kind == "rank" else bool(suspect.node or suspect.gpu)
+    numbered = suspect.rank is not None or suspect.local_rank is not None
+    return numbered if suspect.kind == "rank" else bool(suspect.node or suspect.gpu)
 
 
 def _quotes_others(diagnosis: Diagnosis) -> bool:

@@ -231,12 +231,18 @@ def group_text(group: Sequence[Suspect], nodes: int | None = None) -> str:
 def _ranks(group: Sequence[Suspect], most: int | None) -> str:
     ranks = sorted({suspect.rank for suspect in group if suspect.rank is not None})
     nodes = list(dict.fromkeys(suspect.node for suspect in group if suspect.node))
-    text = f"ranks {_spaced(ranges(ranks))}" if len(ranks) > 1 else f"rank {ranks[0]}" if ranks else "a rank"
-    if len(group) == 1 and group[0].local_rank is not None and most is None:  # a headline does without
+    text = f"ranks {_spaced(ranges(ranks))}" if len(ranks) > 1 else f"rank {ranks[0]}" if ranks else _local_rank(group)
+    if ranks and len(group) == 1 and group[0].local_rank is not None and most is None:  # a headline does without
         text += f" (local rank {group[0].local_rank})"
     pods = f" in pod {group[0].pod}" if len(group) == 1 and group[0].pod else ""
     on = f" on {few(nodes) if most is None or len(nodes) <= most else many(len(nodes), 'node')}" if nodes else ""
     return f"{text}{on}{pods}"
+
+
+def _local_rank(group: Sequence[Suspect]) -> str:
+    """Return a process by its number on its node, where its rank is unknown."""
+    numbers = [suspect.local_rank for suspect in group if suspect.local_rank is not None]
+    return f"local rank {numbers[0]}" if len(numbers) == 1 else "a rank"
 
 
 def _thing(suspect: Suspect) -> str:

@@ -28,7 +28,9 @@ _SEVERAL = lazy_compile(
 _SEVERAL_NODES = lazy_compile(
     rf"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines)[\"']?[ ,:=]{{1,3}}{_LARGE}|\b(?:node|machine)[_-]?rank[\"']?[ ,:=]{{1,3}}[1-9]"
 )
-_ONE_NODE = lazy_compile(r"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines|min_nodes)[\"']?[ ,:=]{1,3}1\b")
+_ONE_NODE = lazy_compile(
+    r"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines|min_nodes)[\"']?[ ,:=]{1,3}1\b|--standalone\b"
+)
 _DEVICES = {  # the first of those that are shown counts
     # not the line in which JAX says on other devices that it found no libtpu
     "tpu": r"XLA:TPU|\blibtpu[ _-](?:version|init|nightly|multi|is)|\bLIBTPU_INIT|/libtpu/|\bTpuDevice\(|\bTPU[ _]?v\d|/dev/accel\d|\bmegascale\b"

@@ -337,6 +337,10 @@ class Places:
         """Whether the job can have this rank: its size is unknown, or larger."""
         return 0 <= rank < self._told if self._told else rank >= 0
 
+    def is_all_of_a_node(self, local: int) -> bool:
+        """Whether the stated size of the job leaves no room for another node with as many ranks as a local rank shows."""
+        return 0 < self._told < 2 * (local + 1)
+
     @cached_property
     def units(self) -> tuple[Place, ...]:
         """The job's known processes that occur in any source."""

@@ -11,6 +11,7 @@ from kb.diagnosis.suspects.launcher import EXIT_SIGNALS, of_device
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.suspects.ranking import with_scores
 from kb.diagnosis.suspects.sighting import FIRST_ENDED, NOT_STOPPED, OWN_GPU
+from kb.facts.circumstances import RunCircumstances
 from kb.facts.topology import Place
 from kb.model import Resource, Scalar
 from kb.parsers.logs.launchers import signal_name
@@ -43,7 +44,7 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
         why = FIRST_ENDED
     elif ended is None:
         ended, why = _local(_of_devices(best, layout), layout), OWN_GPU
-    if ended is None or ended.rank is None:
+    if ended is None or (ended.rank is None and ended.local is None):
         return ()
     node = ended.node or layout.places.node_of(ended.rank)
     return with_scores([Suspect("rank", node, ended.rank, ended.local, why=why)])
@@ -71,7 +72,10 @@ def _task(best: Finding, layout: JobLayout) -> Place | None:
 
 
 def _local(numbered: Iterator[Place], layout: JobLayout) -> Place | None:
-    """Return the only process that is named by its number on the node, where nothing shows another node."""
+    """Return the only process that is named by its number on the node, where nothing shows another node.
+
+    That number is its rank only where the job is known to run on one node.
+    """
     told = {place.unit: place for place in numbered}
     if len(told) != 1:
         return None
@@ -82,7 +86,10 @@ def _local(numbered: Iterator[Place], layout: JobLayout) -> Place | None:
     places = layout.places
     if len(places.nodes) > 1 or len(heads) != 1 or places.world > _NODE_SIZE or _SEVERAL_NODES.search(heads[0]):
         return None
-    return Place(place.local, place.node, place.local) if places.allows(place.local) else None
+    if not places.allows(place.local):
+        return None
+    alone = places.is_all_of_a_node(place.local) or RunCircumstances(layout.facts, places).get("nodes") == "one"
+    return Place(place.local if alone else None, place.node, place.local)
 
 
 def _numbered(best: Finding, layout: JobLayout) -> Iterator[Place]:

@@ -43,10 +43,14 @@ FAILED = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 
 SPAWN = 'Traceback (most recent call last):\n  File "/srv/run.py", line 2, in main\n    mp.spawn(go)\n'
 
 
-def named(*texts: str, world: int | None = None) -> list[tuple[str | None, int | None]]:
-    """Node and rank of the suspects of the first diagnosis on logs with these texts."""
+def named(*texts: str, world: int | None = None) -> list[tuple[str | None, int | str | None]]:
+    """Node and rank (`local 3` where only that is known) of the suspects of the first diagnosis on logs with these texts."""
     streams = tuple(scanned(text, BOOK, ref(f"logs/part-{n}.log")) for n, text in enumerate(texts))
-    return [(item.node, item.rank) for item in suspects_of(Evidence(Job(world_size=world), streams=streams))]
+    return [(item.node, _number(item)) for item in suspects_of(Evidence(Job(world_size=world), streams=streams))]
+
+
+def _number(item: Suspect) -> int | str | None:
+    return f"local {item.local_rank}" if item.rank is None and item.local_rank is not None else item.rank
 
 
 def suspects_of(evidence: Evidence) -> tuple[Suspect, ...]:
@@ -77,9 +81,10 @@ def test_several_or_unclear_tasks_name_nobody(ends) -> None:
     assert named(KEY + ends) == []
 
 
-def test_a_local_rank_is_the_rank_where_no_other_node_shows() -> None:
-    """The agent's line alone names only the number on its node."""
-    assert named(FAILED.format(-9, 2)) == [(None, 2)]
+def test_a_local_rank_is_the_rank_only_on_the_only_node() -> None:
+    """The agent's line alone names only the number on its node, and none says whether there are others."""
+    assert named(FAILED.format(-9, 2)) == [(None, "local 2")]
+    assert named("+ torchrun --standalone --nproc_per_node 4 fit.py\n" + FAILED.format(-9, 2)) == [(None, 2)]
     assert named(KEY + FAILED.format(1, 3)) == []  # the others may have raised the same
 
 
@@ -104,7 +109,7 @@ def test_a_launcher_that_stopped_the_others_tells_who_failed() -> None:
     stopped = "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 70 closing signal SIGTERM\n"
     first = "ERROR:composer.cli.launcher:Rank 3 crashed with exit code 1.\n"
 
-    assert named(KEY + stopped + FAILED.format(1, 3)) == [(None, 3)]
+    assert named(KEY + stopped + FAILED.format(1, 3)) == [(None, "local 3")]
     assert named(KEY + first) == [(None, 3)]
     assert named(KEY + KEY + first) == []
     assert named(KEY + first + first.replace("3", "5")) == []
@@ -113,6 +118,7 @@ def test_a_launcher_that_stopped_the_others_tells_who_failed() -> None:
 def test_a_large_job_has_more_than_one_node() -> None:
     """With 32 ranks, a local rank is that of any node."""
     assert named(FAILED.format(-9, 3), world=32) == []
+    assert named(FAILED.format(-9, 3), world=8) == [(None, "local 3")]
     assert named(FAILED.format(-9, 3), world=4) == [(None, 3)]
 
 
@@ -121,15 +127,15 @@ def test_the_process_that_spawn_found_is_named() -> None:
     above = "\n\n-- Process 2 terminated with the following error:\n" + KEY
     own = SPAWN + "torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGKILL\n"
 
-    assert named(SPAWN + "torch.multiprocessing.spawn.ProcessRaisedException: " + above) == [(None, 2)]
-    assert named(own) == [(None, 3)]
+    assert named(SPAWN + "torch.multiprocessing.spawn.ProcessRaisedException: " + above) == [(None, "local 2")]
+    assert named(own) == [(None, "local 3")]
 
 
 def test_the_number_of_a_gpu_names_the_process_of_a_node() -> None:
     """Index 0 may be the only one that each process sees."""
     line = "cn-a1:71:90 [{}] init.cc:9 NCCL WARN Cuda failure 'oops'\n"
 
-    assert named(line.format(3)) == [("cn-a1", 3)]
+    assert named(line.format(3)) == [("cn-a1", "local 3")]
     assert named(line.format(0)) == [("cn-a1", None)]
     assert named(line.format(2) + line.format(3)) == [("cn-a1", None)]
 
