@@ -101,6 +101,8 @@ class Diagnosis:
     its own lines; else, it is that of a line before them, and the fault was seen no earlier. `lies_in`: what is at fault
     where that is no rank, node or GPU, such as the settings of the job; the suspects are then only where it was seen. Empty
     if a suspect is accused, or if it is unknown.
+    `epoch`, `epoch_iteration`, `epoch_iterations`: in place of `iteration`, the last position within an epoch before it, if
+    the lines only count from the start of each epoch.
     """
 
     rank: int
@@ -126,6 +128,9 @@ class Diagnosis:
     owner: str = "none"
     traits: tuple[str, ...] = ()
     lies_in: str = ""
+    epoch: int | None = None
+    epoch_iteration: int | None = None
+    epoch_iterations: int | None = None
 
     @property
     def known(self) -> bool:

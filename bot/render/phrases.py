@@ -94,7 +94,7 @@ def progress(report: Report) -> Iterator[str]:
         yield f"last checkpoint {reached.last_checkpoint}"
 
 
-def within_epoch(reached: Progress) -> str:
+def within_epoch(reached: Progress | Diagnosis) -> str:
     """Return the position within an epoch: `241 of 300 in epoch 10`; `11 of 11 in its epoch` without numbered epochs."""
     total = f" of {reached.epoch_iterations}" if reached.epoch_iterations else ""
     where = "its epoch" if reached.epoch is None else f"epoch {reached.epoch}"
@@ -133,6 +133,8 @@ def place(diagnosis: Diagnosis, zone: TimeZone = "utc") -> Iterator[str]:
         yield f"stage {diagnosis.stage}"
     if diagnosis.iteration is not None:
         yield f"iteration {diagnosis.iteration}"
+    elif diagnosis.epoch_iteration is not None:
+        yield f"iteration {within_epoch(diagnosis)}"
     if diagnosis.first_seen is not None:
         yield f"{'first seen' if diagnosis.first_seen_own else 'no earlier than'} {clock(diagnosis.first_seen, zone)}"
 

@@ -17,7 +17,7 @@ from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.live_phase import while_running
 from kb.diagnosis.owner import lies_in, owner
-from kb.diagnosis.place import place_of
+from kb.diagnosis.place import place_in_epoch, place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
@@ -50,7 +50,7 @@ from kb.facts.job_facts import LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
 from kb.facts.scheduler_state import stop_reason
 from kb.facts.time_zone import time_zone
 from kb.facts.topology import Places
-from kb.model import Attempt, Phase, Stage, Structure, Verdict
+from kb.model import Attempt, Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.error_lines import message_of
 from kb.report import (
     REPORTED,
@@ -177,7 +177,10 @@ def identified(report: Report) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A ranked fault whose texts know its circumstances, with its quoted lines, suspects, stage and step."""
+    """A ranked fault whose texts know its circumstances, with its quoted lines, suspects, stage and step.
+
+    `within`: the last line that counts within an epoch, and the number of that epoch, if no line counts over the run.
+    """
 
     ranked: Ranked
     quoted: tuple[EvidenceItem, ...]
@@ -185,6 +188,7 @@ class _Told:
     stage: Stage | None
     iteration: int | None
     windows: bool
+    within: tuple[ProgressPoint, int | None] | None = None
 
 
 def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircumstances, state: Phase) -> _Told:
@@ -205,7 +209,15 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     known = {**known, **_first_place(ranked.best, layout.facts, asked)}
     if "neighbours" in asked and (near := neighbours(suspects, layout.places.node_of, layout.places.ranks)):
         known = {**known, "neighbours": near}
-    return _Told(worded(ranked, known), quoted, suspects, stage, step, run.get("system") == "windows")
+    return _Told(
+        worded(ranked, known),
+        quoted,
+        suspects,
+        stage,
+        step,
+        run.get("system") == "windows",
+        place_in_epoch(ranked.best.first, layout.facts),
+    )
 
 
 def _first_place(best: Finding, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
@@ -266,6 +278,9 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         impact=best.impact,
         owner=owner(best, rulebook),
         lies_in="" if is_accused(told.suspects, best) else lies_in(best),
+        epoch=told.within[1] if told.within else None,
+        epoch_iteration=told.within[0].step if told.within else None,
+        epoch_iterations=told.within[0].total if told.within else None,
     )
 
 
@@ -277,7 +292,7 @@ def _ended_in(
     Without the stage of a start whose lines only follow the failure: another process or another attempt printed them.
     """
     best = diagnoses[0] if diagnoses else None
-    if best is None or state != "failed" or best.role != "root_cause":
+    if best is None or state not in ("failed", "stopped"):
         return done
     if best.iteration != done.last_iteration and (best.iteration is not None or best.stage in UNINFORMATIVE_STAGES):
         return done  # its place is not that of the last step, or not known

@@ -2,62 +2,27 @@
 
 from __future__ import annotations
 
-import re
-
+from kb.diagnosis.context.activities import activity, start_activity
+from kb.diagnosis.context.attempt import of_attempt
 from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked, precedes
 from kb.facts.chained_exceptions import structure_start
+from kb.facts.epoch_counts import epoch_of, furthest
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
 from kb.facts.stream_facts import PROGRESS_AFTER
-from kb.model import Stage, Structure
+from kb.model import ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
 
-_EVALUATES = lazy_compile(
-    r" in (?:_?(?:evaluate|validate)"
-    r"|estimate_loss(?:es)?|(?:eval|validation|val)_loss"
-    r"|_?evaluate_(?:and_\w{1,40}|on_\w{1,40}|(?:one_)?epoch|core|model|tasks?|examples?|batch|dataset|loader|loop|all|split)"
-    r"|(?:(?:non)?dist_)?validation|_?(?:run_)?test_(?:epoch|loop|step)|evaluation_(?:loop|step)|(?:validate|eval)_(?:one_)?(?:epoch|step|batch|model)"
-    r"|validation_(?:epoch|loop|step)|prediction_(?:loop|step)|(?:run|do)_(?:eval|evaluation|validation))$"
-)
-_SAVES = lazy_compile(
-    r" in _?save_(?:\w{1,40}_)?(?:checkpoint|ckpt|pretrained|model|weights|networks?|(?:training_)?state|state_dict|optimizer_and_scheduler)$"
-    r"|(?:paddle/framework/io\w*|/\w{0,40}(?:model|trainer|saver))\.py:\d{1,6} in (?:_legacy_)?save$"
-    r"|(?:serialization|checkpoint\w*|safetensors)\S{0,80}:\d{1,6} in (?:async_)?save$"
-    r"|distributed/checkpoint/\S{1,80}:\d{1,6} in _?(?:save|write)\w{0,40}$"
-    r"|numpy/lib/\S{1,40}:\d{1,6} in _?savez?(?:_compressed)?$"
-)
-_LOADS = lazy_compile(
-    r" in _?(?:load_(?:\w{1,40}_)?(?:checkpoint|ckpt)|load_from_checkpoint|resume_from_checkpoint)$"
-    r"|distributed/checkpoint/\S{1,80}:\d{1,6} in _?(?:load|read)\w{0,40}$"
-)
 # the system refuses a path that is a checkpoint's; what a loop does with one is to write it
 _OF_CHECKPOINT = lazy_compile(
     r"(?:\[Errno \d{1,3}\]|\b(?:OS|IO|Permission|FileNotFound|FileExists|IsADirectory|NotADirectory)Error\b).{0,200}"
     r"['\"/](?:[\w.-]{0,40}(?:checkpoint|ckpt)[\w.-]{0,40}|iter_\d{4,}|global_step_?\d{1,9}|(?:step|epoch|snapshot)[_-]?\d{1,9})(?:/|['\"]|\.\w{1,12}['\"])"
 )
 _WRITES = lazy_compile(r"\bPytorchStreamWriter failed writing|\binline_container\.cc:\d{1,5}\] \. unexpected pos \d")
-# The loop itself; only where no frame further inside shows what it was doing.
-_TRAINS = lazy_compile(
-    r" in (?:_?(?:run_)?train(?:ing)?_(?:step|batch|one_step|one_epoch|epoch|one_batch|iteration)|forward_backward_step|_?optimizer_step|_?run_optimization)$"
-)
-# The parts of a framework that are built before the first step: process groups, wrapped models, engines.
-_INITIALISES = lazy_compile(
-    r" in (?:get_model|build_model|model_provider|setup_model_and_optimizer|init_process_group|init_distributed|initialize_model_parallel|init_device_mesh|initialize_megatron)$"
-    r"|deepspeed/__init__\.py:\d{1,6} in initialize$"
-    # an engine for inference measures, compiles and captures before its first request
-    r"|sglang/\S{1,120} in (?:init_(?:device|cuda)_graphs|capture|init_memory_pool|load_model)$"
-    r"|vllm/\S{1,120} in (?:capture_model|profile_run|determine_(?:available_memory|num_available_blocks)|_?initialize_(?:kv_caches?|from_config)|compile_or_warm_up_model|load_model)$"
-    r"|(?:nn/parallel/distributed|fully_sharded_data_parallel|deepspeed/runtime/(?:pipe/)?engine)\.py:\d{1,6} in __init__$"
-)
-_ACTIVITIES: tuple[tuple[re.Pattern[str], Stage], ...] = (
-    (_SAVES, "saving"),
-    (_EVALUATES, "evaluating"),
-    (_LOADS, "checkpoint_load"),
-    (_INITIALISES, "init"),
-    (_TRAINS, "iterating"),
-)
+_BEFORE_INIT = (None, "launch", "data_load")  # a later line may follow them unmarked: the rest of the start
+_BEFORE_DATA = (None, "launch", "init", "checkpoint_load")
 
 
 def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
@@ -83,12 +48,30 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
             stage = None
     if stage == "launch" and own_frame(first, facts):
         stage = "init"  # the program that was launched raised it
-    stage = _by_frames(first, facts) or stage
+    stage = _by_frames(first, facts) or _by_start(first, stage, facts) or stage
     if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
         stage = "saving"
     if stage == "iterating" and _OF_CHECKPOINT.search(first.line):
         stage = "saving"
     return stage, _last_step(first, step, facts)
+
+
+def place_in_epoch(signal: Signal, facts: Facts) -> tuple[ProgressPoint, int | None] | None:
+    """Return the last position within an epoch before a line, and the number of the epoch; None if lines count over the run.
+
+    As for steps, the event that ended the run came after the last position of all ranks.
+    """
+    if not facts.in_epochs or signal.stream < 0:
+        return None
+    stream = facts.streams[signal.stream]
+    if not signal.survived and stream.steps_after(signal.offset) < PROGRESS_AFTER:
+        own = of_attempt(signal, facts)
+        last = own.last_point() if own.in_epochs else None
+        return None if last is None else (last, own.last_epoch())
+    begun, _ = stream.attempt(signal.offset)
+    before = [point for point in stream.points if begun <= point.offset <= signal.offset]
+    place = furthest(before, stream.in_epochs)
+    return None if place is None else (place, epoch_of(before, place))
 
 
 def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
@@ -106,23 +89,41 @@ def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
     if not own:
         return _by_stack(signal, facts)
     linked = [item for item in near if item not in own and _is_linked(item)]
-    for exception in (*own, *linked):
-        for frame in reversed(str(exception.fields.get("frames") or "").splitlines()):
-            for activity, stage in _ACTIVITIES:
-                if activity.search(frame):
-                    return stage
-    return None
+    return next(filter(None, (activity(_innermost_first(exception)) for exception in (*own, *linked))), None)
+
+
+def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None:
+    """Return the stage of a start that the frames of a traceback show, if its program has logged no step.
+
+    `stage`: the one that the lines before it show; a start whose lines show more than its frames keeps it.
+    """
+    if stage not in (*_BEFORE_INIT, *_BEFORE_DATA) or _has_stepped(signal, facts):
+        return None
+    raised = facts.streams[signal.stream].exceptions
+    own = (item for item in raised if structure_start(item) <= signal.offset < item.end)
+    shown = next(filter(None, (start_activity(_innermost_first(item)) for item in own)), None)
+    return shown if stage in (_BEFORE_INIT if shown == "init" else _BEFORE_DATA) else None
+
+
+def _has_stepped(signal: Signal, facts: Facts) -> bool:
+    """Whether a step is logged of the attempt that a line is in."""
+    stream = facts.streams[signal.stream]
+    begun, _ = stream.attempt(signal.offset)
+    if stream.points:
+        return any(point.offset >= begun for point in stream.points)
+    return any(other.points for other in facts.streams)
+
+
+def _innermost_first(exception: Structure) -> list[str]:
+    return str(exception.fields.get("frames") or "").splitlines()[::-1]
 
 
 def _by_stack(signal: Signal, facts: Facts) -> Stage | None:
     """Return the stage of the innermost frame with a known activity in the stack of a thread that holds a line."""
-    for index, dump in facts.structures("stack_dump"):
-        if index == signal.stream and dump.offset <= signal.offset < dump.end:
-            for frame in str(dump.fields.get("frames") or "").splitlines():  # innermost first
-                for activity, stage in _ACTIVITIES:
-                    if activity.search(frame):
-                        return stage
-    return None
+    dumps = (dump for index, dump in facts.structures("stack_dump") if index == signal.stream)
+    own = (dump for dump in dumps if dump.offset <= signal.offset < dump.end)
+    stacks = (str(dump.fields.get("frames") or "").splitlines() for dump in own)  # innermost first
+    return next(filter(None, map(activity, stacks)), None)
 
 
 def _is_linked(exception: Structure) -> bool:
