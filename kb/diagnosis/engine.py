@@ -8,10 +8,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kb.diagnosis.confidence import CALIBRATION, band
-from kb.diagnosis.context.attempt import goes_on, of_attempt, starts_after
+from kb.diagnosis.context.attempt import in_last_run, of_attempt, starts_after
 from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, neighbours, worded
 from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.own_frame import own_frame
+from kb.diagnosis.context.time_zone import time_zone
 from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import Finding, find
@@ -48,7 +49,6 @@ from kb.facts.gpus import rank_count
 from kb.facts.history import History
 from kb.facts.job_facts import LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
 from kb.facts.scheduler_state import stop_reason
-from kb.facts.time_zone import time_zone
 from kb.facts.topology import Places
 from kb.model import Attempt, Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.error_lines import message_of
@@ -196,8 +196,9 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     if best is not ranked.best:
         reasons = (*ranked.reasons, f"seen in the last of {attempts} runs that the launcher reports")
         ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=reasons)
-    if later := goes_on(best.first, layout.facts):
-        ranked = replace(ranked, reasons=(*ranked.reasons, later))
+    best, which = in_last_run(best, layout.facts)
+    if which and not (attempts > 1 and which.startswith("in ")):  # the launcher's own count is told already
+        ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=(*ranked.reasons, which))
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
     if (last := last_said(ranked, suspects, layout)) is not None:

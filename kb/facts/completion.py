@@ -166,6 +166,7 @@ def _is_last(facts: Facts, index: int, offset: int, line: str) -> bool:
     if facts.of_another_job(index, line):
         return False
     again = any(mark.offset > offset and mark.stage in ("launch", "init") for mark in stream.summary.marks)
+    again = again or stream.attempt(offset)[1] is not None
     return not again and stream.steps_after(offset) < PROGRESS_AFTER
 
 

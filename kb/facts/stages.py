@@ -105,8 +105,16 @@ class Stages:
     def _mark_offsets(self) -> list[int]:
         return [mark.offset for mark in self._marks]
 
-    def at(self, offset: int) -> Stage | None:
-        """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
+    def at(self, offset: int, since: int = 0) -> Stage | None:
+        """Return the stage at an offset: the last mark before it, or iterating after an iteration line.
+
+        `since`: where the attempt around it starts; None where nothing after it shows a stage.
+        """
+        found = self._at(offset)
+        begun = (*self._known.steps, *self._mark_offsets, *self._known.begun, *self._known.bars) if since else ()
+        return found if not since or any(since <= at <= offset for at in begun) else None
+
+    def _at(self, offset: int) -> Stage | None:
         point = bisect_right(self._known.steps, offset) - 1
         mark = bisect_right(self._mark_offsets, offset) - 1
         trained = self._known.steps[point] if point >= 0 else -1
@@ -158,22 +166,6 @@ class Stages:
         """Return the loop of the last step line: the training, or an evaluation whose bar runs after it."""
         after = list(self._known.bars[-1:]) > list(self._known.steps[-1:])
         return "evaluating" if after else "iterating"
-
-
-def later_starts(marks: Iterable[StageMark], failures: Iterable[int]) -> tuple[int, ...]:
-    """Return the offsets at which a launcher starts the program again in the same log, after a failure of the start before.
-
-    `failures`: the offsets of what ended a process. Other starts do not count: ranks print theirs at different times, and
-    a program may load or build the same part twice.
-    """
-    ended = sorted(failures)
-    starts: list[int] = []
-    low = 0
-    for mark in marks if ended else ():
-        if mark.stage == "launch" and bisect_right(ended, mark.offset) > bisect_right(ended, low):
-            low = mark.offset
-            starts.append(low)
-    return tuple(starts)
 
 
 def closing_marks(summary: StreamSummary, last: int, ends: Sequence[int]) -> list[StageMark]:

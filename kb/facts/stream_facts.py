@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,7 +11,8 @@ from functools import cached_property
 from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
-from kb.facts.stages import Offsets, Stages, later_starts, parted
+from kb.facts.stages import Offsets, Stages
+from kb.facts.starts import Course, later_starts, starts_after
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
@@ -27,12 +27,9 @@ RECOVERY = 2048  # bytes after trouble in which a line may report that it is ove
 _TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
 )
-_STARTS = frozenset({"launch", "init", "data_load", "checkpoint_load", "iterating"})  # stages that a start goes through
 _LAUNCHERS = frozenset({"elastic_exit", "elastic_failure"})  # structures of a launcher that may start its workers again
 _STARTED_SEVERAL = frozenset({"elastic_exit", "elastic_failure", "launcher_exit"})  # a launcher's word about processes
 _ENDINGS = _STARTED_SEVERAL | {"exception", "native_crash", "slurm_end"}  # structures of what ends a process
-_START_LINE = 16  # characters, without time and prefixes; a shorter line may be printed at any time
-_START_LINES = 2  # lines of the start that another start repeats
 _SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
 _COMMAND = lazy_compile(
     r"(?:[^\s:]{1,200}: line \d{1,6}: )?(?:/(?:usr/)?bin/)?(?:mkdir|rmdir|ln|cp|mv|rm|chmod|chown|chgrp|touch|ls|cat|stat|find|df|du): \S"
@@ -42,12 +39,6 @@ _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?
 # torch puts the rank only before what nothing caught in a rank's main program; of a cut traceback, the error may be all that is left
 _UNCAUGHT = lazy_compile(r"\[rank\d+\]: (?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b")
 _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
-
-
-def _told(line: str) -> tuple[int | None, int | None, str]:
-    """Return the rank and the process id that a line's prefixes name, and its text without them and without its time."""
-    found, text = parted(line)
-    return found.rank, found.pid, text
 
 
 class StreamFacts:
@@ -80,14 +71,25 @@ class StreamFacts:
         )
         self.checkpoints = [structure for structure in summary.structures if structure.kind == "checkpoint"]
         self._saved = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_end"]
-        bars = [p.offset for p in series.points if p.validation and p.format == BAR]
+        self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
+        self._recovered = [recovery.offset for recovery in self._recoveries]
+
+    @cached_property
+    def stages(self) -> Stages:
+        """The stages of the log by offset; what closes the training loop is looked for in its last attempt."""
+        bars = [p.offset for p in self.summary.series.points if p.validation and p.format == BAR]
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
         begun = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_begin"]
         given_up = [end.offset for end in self.ends if end.fields.get("how") == "given_up"]
-        known = Offsets(self._point_offsets, bars, completed, given_up, begun, self._saved, self.reached_last_step())
-        self.stages = Stages(summary, known)
-        self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
-        self._recovered = [recovery.offset for recovery in self._recoveries]
+        reached = max([self.reached_last_step(), *self.later_starts[-1:]])
+        return Stages(
+            self.summary, Offsets(self._point_offsets, bars, completed, given_up, begun, self._saved, reached)
+        )
+
+    def evaluates(self, offset: int, line: str) -> bool:
+        """Whether a line gives the result of an evaluation."""
+        end = offset + len(line)
+        return any(p.validation and p.format != BAR and offset <= p.offset < end for p in self.summary.series.points)
 
     def _message_end(self, item: Structure) -> int:
         """Return where an exception's message ends at the latest: before the next step or what else was recognised.
@@ -154,7 +156,7 @@ class StreamFacts:
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
-        return self.stages.at(offset)
+        return self.stages.at(offset, self.attempt(offset)[0])
 
     @cached_property
     def _tail_times(self) -> list[tuple[int, float]]:
@@ -180,9 +182,11 @@ class StreamFacts:
 
     @cached_property
     def later_starts(self) -> tuple[int, ...]:
-        """The offsets at which a launcher starts the program again, after a failure."""
+        """The offsets at which the program starts again (kb.facts.starts)."""
         own = (item for item in self.summary.structures if item.kind in _ENDINGS)
-        return later_starts(self.summary.marks, [item.offset for item in own if not item.fields.get("lived_with")])
+        failed = [item.offset for item in own if not item.fields.get("lived_with")]
+        completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
+        return later_starts(self.summary, Course(failed, completed, self.points, self.in_epochs, self._in_frames))
 
     def attempt(self, offset: int) -> tuple[int, int | None]:
         """Return where the attempt around an offset starts, and where the next one of this log does; None for the last."""
@@ -228,6 +232,10 @@ class StreamFacts:
         """Whether a line is inside a traceback or is its last."""
         index = bisect_right(self._spans, (offset, 1 << 62)) - 1
         return any(start <= offset < end for start, end in self._spans[max(0, index - 3) : index + 1])
+
+    def _in_frames(self, offset: int) -> bool:
+        """Whether a line is in a traceback above or at its exception; below, a message may be joined with what follows it."""
+        return any(structure_start(item) <= offset <= item.offset for item in self.exceptions)
 
     def steps_after(self, offset: int) -> int:
         """Return how many further training steps were logged after an offset."""
@@ -312,19 +320,7 @@ class StreamFacts:
     @cached_property
     def _starts(self) -> list[int]:
         """The offsets after the first step at which what was printed before it is printed again."""
-        step = self._point_offsets[0]
-        stages = {mark.stage for mark in self.summary.marks if mark.offset < step} & _STARTS
-        found = [mark.offset for mark in self.summary.marks if mark.offset > step and mark.stage in stages]
-        before = [line for at, line in head_lines(self.summary) if at < step and not self.in_traceback(at)]
-        told = Counter(map(_told, before))
-        # what one process prints again and again before its first step, it may print at any time
-        routine = {text for (rank, pid, text), times in told.items() if times > 1 and (rank, pid) != (None, None)}
-        texts = {text for *_, text in told if len(text) >= _START_LINE} - routine
-        again: dict[str, int] = {}
-        for at, line in tail_lines(self.summary) if texts else ():
-            if at > step and (text := _told(line)[2]) in texts and not self.in_traceback(at):
-                again.setdefault(text, at)
-        return sorted([*found, *again.values()] if len(again) >= _START_LINES else found)
+        return starts_after(self.summary, self._point_offsets[0], self.in_traceback)
 
     def recovered(self, offset: int, rank: int | None) -> bool:
         """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's.

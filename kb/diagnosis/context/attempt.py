@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import replace
 
+from kb.diagnosis.findings import Finding, reduced
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.scanning.summary import StreamSummary
@@ -38,10 +41,42 @@ def _cut(summary: StreamSummary, begun: int, stop: int) -> StreamSummary:
     )
 
 
-def goes_on(signal: Signal, facts: Facts) -> str:
-    """Return, in words, that the log of a line holds a later start; empty if it does not."""
-    later = signal.stream >= 0 and facts.streams[signal.stream].attempt(signal.offset)[1] is not None
-    return "the same log goes on with a later start of the program" if later else ""
+def in_last_run(best: Finding, facts: Facts) -> tuple[Finding, str]:
+    """Return a finding as the last run in its log shows it that has it, and in words which of several runs that is.
+
+    The words are empty if the log holds one run. What compares steps or ranks covers them all.
+    """
+    first = best.first
+    if first.stream < 0 or first.compared or first.kind == "series":
+        return best, ""
+    stream = facts.streams[first.stream]
+    starts = stream.later_starts
+    if not starts:
+        return best, ""
+    runs = {bisect_right(starts, signal.offset) for signal in best.signals if signal.stream == first.stream}
+    last = max(runs)
+    begun = starts[last - 1] if last else 0
+    own = tuple(item for item in best.signals if item.stream != first.stream or item.offset >= begun)
+    return reduced(best, own) or best, _which(runs, len(starts) + 1, whole=_is_kept(stream.summary))
+
+
+def _which(runs: Collection[int], known: int, *, whole: bool) -> str:
+    """Return in words in which runs of a log a finding is; `whole`: whether all of the log is kept, so that no run is missed."""
+    if max(runs) + 1 < known:
+        return "the same log goes on with a later start of the program"
+    several = str(known) if whole else "several"
+    if not whole or len(runs) == 1 or min(runs) > 0:
+        return f"in the last of {several} runs in this log"
+    each = len(runs) == known
+    return (
+        f"in each of the {several} runs in this log"
+        if each
+        else f"in the first and the last of {several} runs in this log"
+    )
+
+
+def _is_kept(summary: StreamSummary) -> bool:
+    return summary.tail_offset <= len(summary.head.encode("utf-8", "replace"))
 
 
 def starts_after(signal: Signal, facts: Facts) -> bool:

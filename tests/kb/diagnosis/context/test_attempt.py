@@ -43,3 +43,15 @@ def test_one_start_is_one_attempt() -> None:
 def test_a_start_after_the_failure_is_no_stage_of_it() -> None:
     """Another process or another attempt printed its lines."""
     assert report("RuntimeError: CUDA out of memory\n" + LAUNCH).progress.stage is None
+
+
+def test_a_finding_is_told_of_the_last_run_that_has_it() -> None:
+    """With the runs of the log that have it; the first of them proves nothing about the last."""
+    start = "reading the settings of the run\nname of the run: first_try\ncorpus with 4000 documents\n"
+    run = start + STEPS + ERROR
+    both = report(run + start + ERROR)
+    assert both.diagnoses[0].iteration is None
+    assert "in each of the 2 runs in this log" in both.diagnoses[0].reasons
+    alone = report(start + STEPS + "RuntimeError: bad loss\n" + run)
+    assert (alone.diagnoses[0].iteration, alone.progress.last_iteration) == (45, 45)
+    assert "in the last of 2 runs in this log" in alone.diagnoses[0].reasons

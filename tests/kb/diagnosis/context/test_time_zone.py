@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.time_zone import time_zone
+from kb.diagnosis.context.time_zone import time_zone
 from tests.support.kb_samples import BOOK, scanned
 
 ZONED = "".join(f"2026-11-22T20:56:{n:02d}Z step {n}/60 | loss 2.{n}\n" for n in range(10, 20))

@@ -1,0 +1,182 @@
+"""The starts of a program in one log: a launcher starts it again after a failure, or runs were appended to each other.
+
+Only what the summary keeps is searched: marks of stages, iteration lines, and the lines at both ends of the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from kb.facts.stages import parted, text_of
+from kb.model import ProgressPoint
+from kb.parsers.logs.prefixes import peel
+from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import StageMark, StreamSummary, head_lines, tail_lines
+from kb.values import dataclass
+
+_RESTARTS = frozenset({"launch", "init", "checkpoint_load", "data_load"})
+_STAGES = _RESTARTS | {"iterating"}  # that a start goes through
+_LEAST_TEXT = 16  # characters, without time and prefixes; a shorter line may be printed at any time
+_FIRST, _NEARLY_FIRST = 2, 10  # a start begins with one of this many first lines, after a pause with one of so many
+_TABLE = lazy_compile(r" FAILED$|^(?:Failures:|Root Cause|[-=*#~]{5})")  # of a launcher that ends, and rulers
+_AGAIN = 3  # lines of the start, in their order, that another start repeats
+_LEAST_AGAIN = 2  # the same after a step, in any order
+_END = 24  # characters at the end of a line, which hold no time
+_LINES = 60  # of the start that are looked for
+_QUIET = (
+    10.0  # seconds between the last line of a run and the first of the next; processes of one job start closer together
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What happened in a log, by offset: `failed`: what ended a process; `completed`: reported ends; `points`: training lines.
+
+    `in_epochs`: the formats of points that count from the start of each epoch; `quoted`: whether an offset is in a traceback.
+    """
+
+    failed: Sequence[int]
+    completed: Sequence[int]
+    points: Sequence[ProgressPoint]
+    in_epochs: frozenset[str]
+    quoted: Callable[[int], bool]
+
+
+def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
+    """Return the offsets at which the program starts again in the same log.
+
+    After a failure, a launcher's line is enough. Otherwise, the log repeats its first lines after steps, after a reported
+    end, or after a failure and a pause; or the count of steps falls back where lines show a start. Other starts do not count:
+    ranks print theirs at different times, and a program may load or build the same part twice.
+    """
+    failed = sorted(course.failed)
+    work = sorted([*course.completed, *(point.offset for point in course.points)])
+    found = [(mark.offset, "launch") for mark in summary.marks if mark.stage == "launch"] if failed else []
+    if (failed or work) and _may_repeat(summary):
+        found += [(at, "lines") for at in _repeated(summary, course, min([*failed[:1], *work[:1]]))]
+    found += [(at, "count") for at in _fallen(summary.marks, course)]
+    starts: list[int] = []
+    low = 0
+    for at, how in sorted(found):
+        ended, worked = _between(failed, low, at), _between(work, low, at)
+        apart = how == "lines" and ended and _is_quiet(summary, at)
+        if ended if how == "launch" else worked or apart:
+            low = at
+            starts.append(at)
+    return tuple(starts)
+
+
+def _between(offsets: Sequence[int], low: int, high: int) -> bool:
+    return bisect_right(offsets, high) > bisect_right(offsets, low)
+
+
+def _may_repeat(summary: StreamSummary) -> bool:
+    """Whether the ends of two of the first lines occur again; a quick test, as most logs repeat none."""
+    ends = [line.rstrip()[-_END:] for line in summary.head.split("\n", 2 * _NEARLY_FIRST)[: 2 * _NEARLY_FIRST]]
+    again = (end for end in ends if len(end) >= _LEAST_TEXT and _occurs_again(end, summary))
+    return next(again, None) is not None and next(again, None) is not None
+
+
+def _occurs_again(text: str, summary: StreamSummary) -> bool:
+    if summary.tail_offset and text in summary.tail:
+        return True
+    return summary.head.count(text) > 1 or summary.tail.count(text) > 1
+
+
+def _repeated(summary: StreamSummary, course: Course, first: int) -> Iterator[int]:
+    """Yield where the lines before `first`, the first step or end, are printed again, and the steps do not go on behind it."""
+    before = [text for at, text in _texts(head_lines(summary)) if at < first and not course.quoted(at)]
+    told = Counter(before)
+    once = [text for text in before if told[text] == 1][:_LINES]
+    place = {text: number for number, text in enumerate(once)}
+    wanted = min(_AGAIN, len(once))
+    group: list[tuple[int, int]] = []
+    for at, text in (*_texts(_kept(summary)), (summary.size, "")):
+        number = place.get(text, -1)
+        if at < summary.size and (at <= first or number < 0 or course.quoted(at)):
+            continue
+        if group and number <= group[-1][1]:
+            if len(group) >= max(2, wanted) and _begins(summary, *group[0]) and not _goes_on(course, group[0][0]):
+                yield group[0][0]
+            group = []
+        group.append((at, number))
+
+
+def _begins(summary: StreamSummary, offset: int, number: int) -> bool:
+    """Whether a repeated line, the `number`-th of the start, begins another one: a program may load the same part twice."""
+    return number < _FIRST or (number < _NEARLY_FIRST and _is_quiet(summary, offset))
+
+
+def _kept(summary: StreamSummary) -> Iterator[tuple[int, str]]:
+    yield from ((at, line) for at, line in head_lines(summary) if at < summary.tail_offset)
+    yield from tail_lines(summary)
+
+
+def _texts(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    found = ((at, text_of(line)) for at, line in lines if len(line) >= _LEAST_TEXT)
+    return ((at, text) for at, text in found if len(text) >= _LEAST_TEXT and not _TABLE.search(text))
+
+
+def _goes_on(course: Course, offset: int) -> bool:
+    """Whether the count of steps, or of epochs, goes on behind an offset where it was before it."""
+    place = bisect_right([point.offset for point in course.points], offset)
+    before, after = course.points[:place][-1:], course.points[place : place + 1]
+    return bool(before and after) and _count(after[0], course) > _count(before[0], course)
+
+
+def _count(point: ProgressPoint, course: Course) -> tuple[float, float]:
+    within = point.format in course.in_epochs
+    return (point.epoch or 0.0 if within else 0.0, float(point.step or 0))
+
+
+def _fallen(marks: Sequence[StageMark], course: Course) -> Iterator[int]:
+    """Yield the first mark of a start between two steps of one count, the later of which is not beyond the earlier."""
+    shown = [mark.offset for mark in marks if mark.stage in _RESTARTS]
+    last: dict[tuple[str, int | None], ProgressPoint] = {}
+    for point in course.points if shown else ():
+        if point.step is None or point.format in course.in_epochs:
+            continue
+        key = point.format, point.rank
+        before = last.get(key)
+        last[key] = point
+        if before is None or point.step >= (before.step or 0):
+            continue
+        place = bisect_right(shown, before.offset)
+        if place < len(shown) and shown[place] < point.offset:
+            yield shown[place]
+
+
+def _is_quiet(summary: StreamSummary, offset: int) -> bool:
+    """Whether the clock of the lines jumps at an offset."""
+    times = [
+        (at, time) for at, line in _kept(summary) if (time := peel(line.encode("utf-8", "replace")).time) is not None
+    ]
+    place = bisect_right([at for at, _ in times], offset - 1)
+    return 0 < place < len(times) and times[place][1] - times[place - 1][1] >= _QUIET
+
+
+def starts_after(summary: StreamSummary, step: int, quoted: Callable[[int], bool]) -> list[int]:
+    """Return where, after a step, what was printed before it is printed again: its stages, or some of its lines at the end.
+
+    `quoted`: as for `Course`.
+    """
+    stages = {mark.stage for mark in summary.marks if mark.offset < step} & _STAGES
+    found = [mark.offset for mark in summary.marks if mark.offset > step and mark.stage in stages]
+    before = [line for at, line in head_lines(summary) if at < step and not quoted(at)]
+    told = Counter(map(_told, before))
+    # what one process prints again and again before its first step, it may print at any time
+    routine = {text for (rank, pid, text), times in told.items() if times > 1 and (rank, pid) != (None, None)}
+    texts = {text for *_, text in told if len(text) >= _LEAST_TEXT} - routine
+    again: dict[str, int] = {}
+    for at, line in tail_lines(summary) if texts else ():
+        if at > step and (text := _told(line)[2]) in texts and not quoted(at):
+            again.setdefault(text, at)
+    return sorted([*found, *again.values()] if len(again) >= _LEAST_AGAIN else found)
+
+
+def _told(line: str) -> tuple[int | None, int | None, str]:
+    """Return the rank and the process id that a line's prefixes name, and its text without them and without its time."""
+    found, text = parted(line)
+    return found.rank, found.pid, text
