@@ -297,6 +297,8 @@ def _ended_in(
         return done
     if best.iteration != done.last_iteration and (best.iteration is not None or best.stage in UNINFORMATIVE_STAGES):
         return done  # its place is not that of the last step, or not known
+    if best.stage is None and best.role != "root_cause":
+        return done
     if best.stage is None:
         return replace(done, stage=None) if starts_after(ranked[0].best.first, facts) else done
     return replace(done, stage=best.stage)

@@ -37,9 +37,9 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         earlier = (finding.first for finding in ranked.findings if precedes(finding.first, first) == 1.0)
         first = min(earlier, key=lambda signal: (signal.stream != first.stream, signal.offset), default=first)
     stage, step = first.stage, first.iteration
-    if first.stream >= 0 and facts.streams[first.stream].evaluates(first.offset, first.line):
-        return "evaluating", step
     lasts = best.fault.outlives and not facts.streams[first.stream].in_traceback(first.offset)
+    if lasts and first.kind == "line" and facts.streams[first.stream].evaluates(first.offset, first.line):
+        return "evaluating", step
     if first.compared or first.kind == "series" or lasts:
         return "iterating" if stage == "teardown" and step is not None else stage, step  # a comparison covers the loop
     stream = facts.streams[first.stream]

@@ -31,7 +31,7 @@ _LOADS = lazy_compile(
 # The loop itself; only where no frame further inside shows what it was doing.
 _TRAINS = lazy_compile(
     r" in (?:_?(?:run_)?train(?:ing)?_(?:step|batch|one_step|one_epoch|epoch|one_batch|iteration)|forward_backward_step|_?optimizer_step|_?run_optimization"
-    r"|fwd_?bwd_(?:\w{1,20}_)?step|training_loop|train_loop|_?inner_training_loop)$"
+    r"|fwd_?bwd_(?:\w{1,20}_)?step)$"
 )
 # The parts of a framework that are built before the first step: process groups, wrapped models, engines.
 _INITIALISES = lazy_compile(
