@@ -26,6 +26,7 @@ LAUNCHER_KINDS = (
     "launcher_exit",
 )  # structures in which a launcher reports the end of a process
 _FAILURE_KINDS = (*LAUNCHER_KINDS, "native_crash", "oom_kill", "slurm_end")
+_ATTEMPT = lazy_compile(r"(?:^|/)attempt_(\d{1,4})/")
 _SCHEDULER = lazy_compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
 _JOB_FILE = lazy_compile(r"slurm-(\d{2,12})(?:_\d+)?\.(?:out|err|log)$")
 _JOB = lazy_compile(r"\b[Jj]ob(?:_?[Ii][Dd])?(?:=| |: ?|=Job)#?(\d{2,12})\b")
@@ -186,7 +187,8 @@ class Facts:
     def survived(self, stream: int, offset: int, time: float | None, rank: int | None = None) -> bool:
         """Whether the run continued after a position: in its own stream, or by time in the log of the steps."""
         facts = self.streams[stream]
-        if facts.went_on(offset) or facts.recovered(offset, rank) or facts.works_on(offset):
+        over = facts.went_on(offset) or facts.recovered(offset, rank) or facts.works_on(offset)
+        if over or self._is_superseded(stream, offset):
             return True
         calm = self.ended_well and facts.summary.ref.kind == "job"
         if (calm and (facts.ends_cleanly_after(offset) or facts.skips_at_end(offset))) or (
@@ -203,6 +205,33 @@ class Facts:
             return False
         later = len(self._times) - bisect_right(self._times, time + 60.0)
         return later >= PROGRESS_AFTER
+
+    def _is_superseded(self, stream: int, offset: int) -> bool:
+        """Whether a line is of an attempt that a launcher ended, and a later one made steps, or hangs now.
+
+        A later attempt that fails before its first step may fail of the same cause, which then still stands.
+        """
+        own, last = self._attempts[stream], max(self._attempts, default=0)
+        if self.evidence.hang.called and self.streams[stream].attempt(offset)[1] is not None:
+            return True
+        return own < last and (self.evidence.hang.called or self._newest_steps)
+
+    @cached_property
+    def _attempts(self) -> list[int]:
+        """The number of the attempt that torchrun's folder for the output of its workers names, for each stream; 0 elsewhere.
+
+        A launcher writes one log over all attempts, so a log outside these folders is of the newest.
+        """
+        named = [_ATTEMPT.search(facts.summary.ref.uri) for facts in self.streams]
+        last = max((int(found[1]) for found in named if found), default=0)
+        return [int(found[1]) if found else last for found in named]
+
+    @cached_property
+    def _newest_steps(self) -> bool:
+        """Whether the last attempt of torchrun's folders logged a step."""
+        last = max(self._attempts, default=0)
+        newest = (facts for facts, number in zip(self.streams, self._attempts, strict=True) if number == last)
+        return any(point.step for facts in newest if _ATTEMPT.search(facts.summary.ref.uri) for point in facts.points)
 
     def _starts_after(self, stream: int, offset: int) -> bool:
         """Whether a log's program started after an offset: a line that another rank printed before its steps comes first then."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from kb.diagnosis.engine import diagnose
 from kb.facts.evidence import Evidence
-from kb.report import Report
+from kb.facts.job_facts import Facts
+from kb.report import Hang, Report
 from kb.rulebase.rule import Pattern
-from tests.support.kb_samples import rule, rulebook, scanned
+from kb.scanning.summary import StreamSummary
+from tests.support.kb_samples import ref, rule, rulebook, scanned
 
 BOOK = rulebook(rule("oom", "cuda_oom", Pattern("line", literal="CUDA out of memory")))
 ERROR = (
@@ -55,3 +57,29 @@ def test_a_finding_is_told_of_the_last_run_that_has_it() -> None:
     alone = report(start + STEPS + "RuntimeError: bad loss\n" + run)
     assert (alone.diagnoses[0].iteration, alone.progress.last_iteration) == (45, 45)
     assert "in the last of 2 runs in this log" in alone.diagnoses[0].reasons
+
+
+def test_what_ended_an_earlier_attempt_is_over_once_a_later_one_hangs_or_makes_steps() -> None:
+    """Each attempt has a folder of torchrun for the output of its workers; one that fails at once may fail of the same."""
+    first = scanned(STEPS + ERROR, BOOK, ref("logs/run_x/attempt_0/1/stderr.log"))
+    silent = scanned("reading the settings\n", BOOK, ref("logs/run_x/attempt_1/1/stderr.log"))
+    steps = scanned(STEPS, BOOK, ref("logs/run_x/attempt_1/0/stderr.log"))
+    raised = len(STEPS + ERROR) - 1 - len("RuntimeError: CUDA out of memory")
+
+    def over(*streams: StreamSummary, hang: bool = False) -> bool:
+        return Facts(Evidence(streams=streams, hang=Hang(called=hang))).survived(0, raised, None)
+
+    assert not over(first, silent)
+    assert not over(first, silent, scanned(STEPS, BOOK, ref("logs/other.log")))
+    assert over(first, silent, hang=True)
+    assert over(first, silent, steps)
+    assert not over(first, hang=True)
+
+
+def test_what_a_launcher_restarted_is_over_once_the_job_hangs() -> None:
+    """In the log of the launcher, which holds all attempts."""
+    text = LAUNCH + STEPS + ERROR + LAUNCH + "reading the settings\n"
+    raised = text.index("RuntimeError")
+    for called in (False, True):
+        facts = Facts(Evidence(streams=(scanned(text, BOOK),), hang=Hang(called=called)))
+        assert facts.survived(0, raised, None) is called
