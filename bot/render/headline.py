@@ -122,5 +122,5 @@ def tone(report: Report) -> Tone:
     """Return how grave the answer is: the job failed or hangs; it is slower, unclear or over; nothing is wrong."""
     if report.verdict == "no_fault":
         return "watch" if report.hang.called or report.hang.suspected else "calm"
-    over = report.phase in ("degraded", "stopped") or report.decision.advice == "none"
+    over = report.phase in ("degraded", "stopped", "completed") or report.decision.advice == "none"
     return "watch" if over or report.verdict != "fault" else "alarm"

@@ -125,7 +125,7 @@ def _contrary(verdict: Verdict, phase: Phase, facts: Facts, completion: Completi
         return "the logs report a failure: the state is older, or some processes have not ended"
     if outcome == "stopped" and failed and phase == "failed":
         return "the logs report a failure before it"
-    if outcome == "succeeded" and failed and phase != "degraded":
+    if outcome == "succeeded" and failed and phase not in ("degraded", "completed"):
         return "the logs report a failure"
     return _doubt(facts, completion) if outcome == "succeeded" and verdict == "insufficient_evidence" else ""
 

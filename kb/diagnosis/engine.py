@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kb.diagnosis.confidence import CALIBRATION, band
-from kb.diagnosis.context.attempt import in_last_run, of_attempt, starts_after
+from kb.diagnosis.context.attempt import in_last_run, of_attempt
 from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, neighbours, worded
 from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.own_frame import own_frame
@@ -18,7 +18,7 @@ from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.live_phase import while_running
 from kb.diagnosis.owner import lies_in, owner
-from kb.diagnosis.place import place_in_epoch, place_of
+from kb.diagnosis.place import ended_in, place_in_epoch, place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
@@ -47,7 +47,7 @@ from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.gpus import rank_count
 from kb.facts.history import History
-from kb.facts.job_facts import LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
+from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.scheduler_state import stop_reason
 from kb.facts.topology import Places
 from kb.model import Attempt, Phase, ProgressPoint, Stage, Structure, Verdict
@@ -58,7 +58,6 @@ from kb.report import (
     Diagnosis,
     EvidenceItem,
     JobView,
-    Progress,
     RemedyStep,
     Report,
     Suspect,
@@ -90,9 +89,9 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     diagnoses = tuple(_diagnosis(rulebook, place, item, facts) for place, item in enumerate(told, 1))
     ranked = [*(item.ranked for item in told), *ranked[DIAGNOSES:]]
     done = (
-        at_exit(done, facts) if verdict == "insufficient_evidence" else _ended_in(done, diagnoses, state, facts, ranked)
+        at_exit(done, facts) if verdict == "insufficient_evidence" else ended_in(done, diagnoses, state, facts, ranked)
     )
-    finished = state == "degraded" and (
+    finished = state in ("degraded", "completed") and (
         end.how == "completed" or (done.last_iteration is not None and done.last_iteration == done.total_iterations)
     )
     if finished or state == "completed":
@@ -283,25 +282,6 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         epoch_iteration=told.within[0].step if told.within else None,
         epoch_iterations=told.within[0].total if told.within else None,
     )
-
-
-def _ended_in(
-    done: Progress, diagnoses: Sequence[Diagnosis], state: Phase, facts: Facts, ranked: Sequence[Ranked]
-) -> Progress:
-    """Return the progress with the stage of the failure that ended the run, if it has one.
-
-    Without the stage of a start whose lines only follow the failure: another process or another attempt printed them.
-    """
-    best = diagnoses[0] if diagnoses else None
-    if best is None or state not in ("failed", "stopped"):
-        return done
-    if best.iteration != done.last_iteration and (best.iteration is not None or best.stage in UNINFORMATIVE_STAGES):
-        return done  # its place is not that of the last step, or not known
-    if best.stage is None and best.role != "root_cause":
-        return done
-    if best.stage is None:
-        return replace(done, stage=None) if starts_after(ranked[0].best.first, facts) else done
-    return replace(done, stage=best.stage)
 
 
 def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:

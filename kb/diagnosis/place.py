@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from kb.diagnosis.context.activities import activity, start_activity
-from kb.diagnosis.context.attempt import of_attempt
+from kb.diagnosis.context.attempt import of_attempt, starts_after
 from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.findings import chain_span
-from kb.diagnosis.ranking import Ranked, precedes
+from kb.diagnosis.ranking import STOPS, Ranked, precedes
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.epoch_counts import epoch_of, furthest
-from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts
+from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
 from kb.facts.signals import Signal
 from kb.facts.stream_facts import PROGRESS_AFTER
-from kb.model import ProgressPoint, Stage, Structure
+from kb.model import Phase, ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
+from kb.report import Diagnosis, Progress
 
 # the system refuses a path that is a checkpoint's; what a loop does with one is to write it
 _OF_CHECKPOINT = lazy_compile(
@@ -56,6 +60,26 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
     if stage == "iterating" and _OF_CHECKPOINT.search(first.line):
         stage = "saving"
     return stage, _last_step(first, step, facts)
+
+
+def ended_in(
+    done: Progress, diagnoses: Sequence[Diagnosis], state: Phase, facts: Facts, ranked: Sequence[Ranked]
+) -> Progress:
+    """Return the progress with the stage of the failure that ended the run, if it has one.
+
+    Without the stage of a start whose lines only follow the failure: another process or another attempt printed them.
+    """
+    stops = (item for item in diagnoses if state == "stopped" and item.fault in STOPS)  # it came last, not first
+    best = next(stops, diagnoses[0] if diagnoses else None)
+    if best is None or state not in ("failed", "stopped"):
+        return done
+    if best.iteration != done.last_iteration and (best.iteration is not None or best.stage in UNINFORMATIVE_STAGES):
+        return done  # its place is not that of the last step, or not known
+    if best.stage is None and best.role != "root_cause":
+        return done
+    if best.stage is None:
+        return replace(done, stage=None) if starts_after(ranked[0].best.first, facts) else done
+    return replace(done, stage=best.stage)
 
 
 def place_in_epoch(signal: Signal, facts: Facts) -> tuple[ProgressPoint, int | None] | None:

@@ -329,11 +329,21 @@ def _died(facts: Facts, completion: Completion) -> bool:
     return completion.bad_state is not None or any(item.kind == "exception" for _, item in failure_signs(facts))
 
 
+def _ended_by_itself(facts: Facts, completion: Completion) -> Phase | None:
+    """Return how a run ended that a fault did not end: its user stopped it, or it reports its end; None if it may still run."""
+    for index, item in facts.structures("exception"):
+        interrupted = item.fields.get("type") == "KeyboardInterrupt"
+        if interrupted and not facts.survived(index, item.offset, item.time, item.resource.rank):
+            return "stopped"
+    return "completed" if completion.reported and completion.how in ("completed", "unknown") else None
+
+
 def _phase_of(best: Finding, facts: Facts, completion: Completion) -> Phase:
     """Return the state in which a fault leaves a run."""
     if best.fault.outlives and not _died(facts, completion):
         over = best.row is not None and best.row.advice == "none"  # by the end of the logs
-        return "degraded" if not over else completion.how if completion.proven else "unknown"
+        unknown: Phase = completion.how if completion.proven else "unknown"
+        return unknown if over else _ended_by_itself(facts, completion) or "degraded"
     if best.fault.id in STOPS:
         return "stopped"
     if best.rule.family == "hang" and facts.evidence.hang.votes:  # a probe saw the run alive

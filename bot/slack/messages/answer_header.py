@@ -17,7 +17,7 @@ from kb.model import NOT_FAILED
 from kb.report import Report
 
 _EXCLUDED = 3
-_PHASE_MARKS = {"failed": "🔴", "hung": "🔴", "stopped": "🔴", "degraded": "🟠"}
+_PHASE_MARKS = {"failed": "🔴", "hung": "🔴", "stopped": "🔴", "degraded": "🟠", "completed": "🟠"}
 PHASE_WORDS = {
     "running": "running",
     "hung": "hangs",

@@ -209,3 +209,13 @@ def test_the_bar_of_an_epoch_is_not_as_long_as_the_run(label: str, total: int | 
     bars = "".join(f"\r{label} 23%|##    | {step}/1757 [02:20<05:49, 1.93it/s]" for step in (417, 418, 419))
     done = report_of(bars + "\n" + raised("go")).progress
     assert (done.last_iteration, done.total_iterations) == (419, total)
+
+
+def test_a_run_that_its_user_stopped_or_that_reports_its_end_runs_no_more() -> None:
+    """Whatever fault it lived with; the interrupt's frames show where it was."""
+    interrupt = raised("evaluate", "KeyboardInterrupt", "/app/train.py")
+    stopped = report_of("loss is high\n" + STEPS + LAST + interrupt)
+    assert (stopped.diagnoses[0].fault, stopped.phase) == ("loss_spike", "stopped")
+    ended = report_of("loss is high\n" + STEPS + LAST + "Training completed.\n")
+    assert ended.phase == "completed"
+    assert report_of("loss is high\n" + STEPS + LAST).phase == "degraded"
