@@ -94,7 +94,9 @@ _FATAL = lazy_compile(
 )
 _SAVE_LOST = lazy_compile(
     r"(?i)\b(?:fail(?:ed|ure|s)?|error(?![-\w/.])|unable|could not|cannot|can't|couldn't)\b.{0,80}\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|commit|flush|export)"
-    r"|\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|export)\w*\b.{0,60}\b(?:fail(?:ed|ure)|error(?![-\w/.])|aborted|no space|denied|timed? ?out)"
+    r"|\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|export)\w*\b.{0,60}\b(?:fail(?:ed|ure)|error(?![-\w/.])|aborted|no space|denied"
+    # a limit of time that is named is not reached yet
+    r"|timed out|time-?out(?! ?(?:in|of|is|=|:) ?\d))"
 )
 _NOT_SAVED = lazy_compile(
     r"(?i)\b(?:did not|didn't|does not|will not|won't|was not|were not|not) (?:be )?sav(?:e|ed|ing) (?:the )?(?:final |last |full )?(?:model|weights|checkpoint)\b"

@@ -247,6 +247,12 @@ _ENDS = (
     _form("completed", "worker group successfully finished", rb"worker group successfully finished"),
     _form("completed", "Local worker group finished .WorkerState.SUCCEEDED", rb"worker group finished \(WorkerState\.SUCCEEDED\)"),
     _form("completed", r"Process [0-9]+ exits successfully", rb"Process \d{1,9} exits successfully"),
+    _form(
+        "completed",
+        r"(?:run|training|experiment|simulation) (?:finished|completed) (?:after |all )?[0-9]+ (?:round|epoch|step|iteration)",
+        rb"(?i)\b(?:run|training|experiment|simulation) (?:finished|completed) (?:after |all )?\d{1,9} (?:round|epoch|step|iteration)(?:s|\(s\))?"
+        rb"(?: in \d[\d.:]{0,20} ?(?:[hms]\b|sec|min|hour)|[.! ]{0,3}$)",
+    ),
     _form("completed", r"epochs completed in [0-9.]+ hours", rb"\d epochs completed in [\d.]{1,12} hours"),
     _form("completed", r"Task done, results saved in ", rb"Task done, results saved in "),
     _form("completed", r"\[\*\] All done: ", rb"\[\*\] All done: "),

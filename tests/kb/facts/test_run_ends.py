@@ -119,6 +119,9 @@ def test_what_is_fatal(line: str, expected: bool) -> None:
         ("checkpoint upload failed after 3 attempts", True),
         ("saving model to out/error-analysis", False),
         ("Saved final checkpoint", False),
+        ("the write of step 20 is not done after 4 s, TIMEOUT in 900 s", False),
+        ("checkpoint write timed out after 900 s", True),
+        ("checkpoint upload timed out", True),
     ],
 )
 def test_what_is_a_lost_save(line: str, expected: bool) -> None:

@@ -172,6 +172,8 @@ ENDS = [
     (b"10:11:12 Training abgeschlossen", "completed", None),
     (b"Slurm Job_id=81 Name=pretrain Ended, Run time 01:02:03, COMPLETED, ExitCode 0", "completed", None),
     (b"Job 'raysubmit_Xy1' succeeded", "completed", None),
+    (b"INFO :      Run finished 12 round(s) in 804.37s", "completed", None),
+    (b"Experiment completed 40 epochs in 3.1 hours", "completed", None),
 ]
 
 
@@ -198,6 +200,8 @@ NEAR_MISSES = [
     b"Training done for epoch 3, starting validation",
     b"100%|##########| 900/900 [10:00<00:00,  1.50it/s]",
     b"Training time per step: 3.1",
+    b"Rank 3 finished 40 steps in 3.1 s",
+    b"Training finished 40 steps of 900",
     b"Some training is done in bf16",
     b"FINISHED",
     b"",
