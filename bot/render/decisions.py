@@ -9,6 +9,7 @@ from kb.model import NOT_FAILED
 from kb.report import ONE_END
 
 if TYPE_CHECKING:
+    from kb.model import Gap
     from kb.report import Decision, Report
 
 _EXCLUDED = 8  # nodes named in one sentence
@@ -125,7 +126,32 @@ def _unfailed_advice(report: Report) -> str:
         return "Check whether its model was saved: a log says that it was not"
     if report.verdict == "no_fault":
         return "Nothing to do"
-    return _NO_ADVICE[report.verdict]
+    return "Check how the job ended" if _state_unknown(report) is not None else _NO_ADVICE[report.verdict]
+
+
+def how_to_settle(report: Report) -> tuple[str, str]:
+    """Return how to find out whether a job completed, as sentences, and a command for it; empty where that is not the question.
+
+    The command needs the job's number in Slurm.
+    """
+    gap = _state_unknown(report)
+    if report.verdict != "insufficient_evidence" or report.hang.lone is not None or gap is None:
+        return "", ""
+    if gap.asked.isdecimal():
+        command = f"sacct -j {gap.asked} --format=JobID,State,ExitCode,End"
+        return "Ask Slurm: COMPLETED with exit code 0:0 is a normal end, RUNNING is none yet.", command
+    ways = "sacct -j <job>, kubectl get job <name>"
+    return f"Ask the job's scheduler for its state and exit code ({ways}), or see whether its processes still run.", ""
+
+
+def further_gaps(report: Report) -> list[Gap]:
+    """Return the gaps without that which the first step fills (`how_to_settle`)."""
+    told, _ = how_to_settle(report)
+    return [gap for gap in report.gaps if not told or gap.code != "state_unknown"]
+
+
+def _state_unknown(report: Report) -> Gap | None:
+    return next((gap for gap in report.gaps if gap.code == "state_unknown"), None)
 
 
 def unfailed(report: Report) -> str:

@@ -349,8 +349,11 @@ def missing_in_short(report: Report) -> str:
     missing = "; ".join(part for part in (_sources_of(absent), skipped) if part)
     partly = _sources_of([gap for gap in report.gaps if gap.code in _READ])
     excepted = few(list(dict.fromkeys(gap.source for gap in report.gaps if gap.code == _EXCEPTED)))
+    lone = absent[0].rules_out if len(absent) == 1 and not skipped else ""
     parts = (
-        f"{MISSING} {missing} (-v says what it would show)" if missing else "",
+        f"{MISSING} {missing}{f'; cannot tell: {lone}' if lone else ' (-v says what it would show)'}"
+        if missing
+        else "",
         f"Read with limits: {partly} (-v says which)" if partly else "",
         f"Excepted by your site: {excepted}" if excepted else "",
     )

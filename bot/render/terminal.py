@@ -27,14 +27,28 @@ from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:
     from bot.render.rich_console import Console
-    from kb.model import Attempt
+    from kb.model import Attempt, Gap
     from kb.report import Diagnosis, EvidenceItem, Indicator, Report, StackBranch, TimeZone
 
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
 _NARROWEST = 40
 _AROUND = 3  # rows of a terminal that are not the answer's: the command, the number of the incident, the next prompt
-_SHORTENED = "Shortened to fit this screen: -v shows everything."
+_LEFT_OUT = {
+    Weight.EVIDENCE: "the rest of the evidence",
+    Weight.SUSPECTS: "who is at fault",
+    Weight.FINDING: "what happened",
+    Weight.PHASE: "phase and progress",
+    Weight.CONFIDENCE: "reasons",
+    Weight.MISSING: "missing evidence",
+    Weight.PICTURE: "heat map",
+    Weight.JOB: "job",
+    Weight.CHECK: "check",
+    Weight.EXCLUSIONS: "nodes to exclude",
+    Weight.MORE_EVIDENCE: "more evidence",
+    Weight.EXPLAINS: "what it explains",
+    Weight.OTHERS: "other findings",
+}  # what is named if the screen is too small for it
 _DIAGNOSES = 3
 _EXPLAINED = 3
 _QUOTES = (5, 2, 2)  # evidence items shown for the first, second and third diagnosis
@@ -101,8 +115,9 @@ def lines(report: Report, width: int = WIDTH, reading: Reading | None = None) ->
     """The report as lines of at most `width` columns (40 to 100), except for commands, which are never wrapped."""
     page = TextPage(min(max(width, _NARROWEST), _WIDEST), reading or Reading())
     _write(page, report)
-    kept, shortened = fitted(page.lines, page.reading.rows, max(width, _NARROWEST))
-    return [*kept, OutputLine(_SHORTENED, style="quiet")] if shortened else kept
+    kept, left_out = fitted(page.lines, page.reading.rows, max(width, _NARROWEST))
+    names = [_LEFT_OUT[weight] for weight in left_out if weight in _LEFT_OUT]
+    return [*kept, OutputLine(f"-v also shows: {few(names, limit=3)}", style="quiet")] if names else kept
 
 
 def _write(page: TextPage, report: Report) -> None:
@@ -113,6 +128,9 @@ def _write(page: TextPage, report: Report) -> None:
     if first is not None:
         _remedy(page, first)
         _grounds(page, first, _QUOTES[0], report.time_zone)
+    told, command = decisions.how_to_settle(report)
+    page.field("Do first", f"{told} (read-only)" if told else "")
+    page.command(command)
     if page.reading.heat is not None:
         from bot.render.heat_text import add_heat  # noqa: PLC0415 - few answers have one
 
@@ -174,7 +192,10 @@ def _about(page: TextPage, report: Report) -> None:
         if page.verbose:
             page.listed([_attempt(attempt) for attempt in job.attempts], MARGIN)
     with page.weighing(Weight.PHASE):
-        page.field("Phase", joined([report.phase, *phrases.progress(report)]))
+        unknown = report.phase == "unknown"
+        page.field(
+            "Progress" if unknown else "Phase", joined(["" if unknown else report.phase, *phrases.progress(report)])
+        )
         page.field("Hang", phrases.hang(report))
     if report.hang.lone is not None and report.hang.advice:
         page.text("To confirm, do one of these:", indent=MARGIN)
@@ -226,8 +247,8 @@ def _grounds(page: TextPage, diagnosis: Diagnosis, quotes: int, zone: TimeZone) 
     with page.weighing(Weight.SUSPECTS):
         page.field("At fault", diagnosis.lies_in)
         page.field(phrases.suspects_label(diagnosis), phrases.suspected(diagnosis.suspects))
+    _confidence(page, diagnosis)
     with page.weighing(Weight.CONFIDENCE):
-        page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
         if page.verbose or diagnosis.rank > 1 or diagnosis.first_seen is not None:  # else, the progress says it
             page.field("Where", joined(phrases.place(diagnosis, zone)))
     if page.verbose:
@@ -238,6 +259,17 @@ def _grounds(page: TextPage, diagnosis: Diagnosis, quotes: int, zone: TimeZone) 
         page.field("Explains", phrases.explains(diagnosis, None if page.verbose else _EXPLAINED))
     if page.verbose and diagnosis.known:
         page.field("Rule", f"{diagnosis.rule}, version {diagnosis.rule_version}, confidence {diagnosis.confidence:.2f}")
+
+
+def _confidence(page: TextPage, diagnosis: Diagnosis) -> None:
+    """Add the confidence, which always stays, and its reasons: on its line if they fit there, else on lines that may go."""
+    told = phrases.confidence(diagnosis, None if page.verbose else 3)
+    if page.verbose or len(told) <= page.width - MARGIN:
+        page.field("Confidence", told)
+        return
+    page.field("Confidence", diagnosis.band)
+    with page.weighing(Weight.CONFIDENCE):
+        page.field("", told.removeprefix(f"{diagnosis.band}. "))
 
 
 def _evidence(page: TextPage, diagnosis: Diagnosis, quotes: int) -> None:
@@ -376,19 +408,20 @@ def _indicator(page: TextPage, label: str, item: Indicator) -> None:
 
 def _missing(page: TextPage, report: Report) -> None:
     """Add the missing evidence: one line, all of it if verbose, or where the answer is that there is too little."""
-    if not report.gaps and not report.not_evaluated:
+    gaps = list(report.gaps) if page.verbose else decisions.further_gaps(report)
+    if not gaps and not report.not_evaluated:
         return
     with page.weighing(Weight.MISSING):
         page.gap()
         if page.verbose or report.verdict == "insufficient_evidence":
-            _all_missing(page, report)
+            _all_missing(page, report, gaps)
         else:
             page.text(phrases.missing_in_short(report), "quiet", hang=2)
 
 
-def _all_missing(page: TextPage, report: Report) -> None:
-    page.text(phrases.missing_heading(report.gaps), "title")
-    page.listed(phrases.folded(report.gaps))
+def _all_missing(page: TextPage, report: Report, gaps: Sequence[Gap]) -> None:
+    page.text(phrases.missing_heading(gaps), "title")
+    page.listed(phrases.folded(gaps))
     unjudged = phrases.not_judged(report.not_evaluated, None if page.verbose else LISTED)
     if unjudged:
         page.text(f"- {unjudged}", indent=3, hang=2)

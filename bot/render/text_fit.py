@@ -8,22 +8,23 @@ from bot.render.text_page import OutputLine, Weight
 from bot.render.text_wrap import columns
 
 
-def fitted(lines: Sequence[OutputLine], rows: int | None, width: int) -> tuple[list[OutputLine], bool]:
-    """Return the lines that fit into `rows` (None: all) of a screen, the least needed dropped first, and whether a note is due.
+def fitted(lines: Sequence[OutputLine], rows: int | None, width: int) -> tuple[list[OutputLine], list[Weight]]:
+    """Return the lines that fit into `rows` (None: all) of a screen, the least needed dropped first, and what was dropped.
 
-    It is if more than the versions was dropped; a row is left for it. Lines of weight 0 stay, even if they alone need
-    more rows. Commands are not wrapped, so the terminal breaks those that are longer than `width`.
+    What was dropped is in the order of need; if it is more than the versions, a row is left for a note. Lines of weight 0
+    stay, even if they alone need more rows. Commands are not wrapped, so the terminal breaks those that are longer than
+    `width`.
     """
     kept, dropped = list(lines), Weight.VERSIONS
     if rows is None or _height(kept, width) <= rows:
-        return kept, False
+        return kept, []
     for weight in sorted({line.weight for line in kept if line.weight}, reverse=True):
         kept, dropped = _tidied([line for line in kept if line.weight < weight]), weight
         if _height(kept, width) + (dropped < Weight.VERSIONS) <= rows:
             break
     if dropped == Weight.EVIDENCE:
         kept = _with_beginning(lines, kept, rows, width)
-    return kept, dropped < Weight.VERSIONS
+    return kept, sorted({line.weight for line in lines if line.weight >= dropped and str(line)})
 
 
 def _with_beginning(lines: Sequence[OutputLine], kept: list[OutputLine], rows: int, width: int) -> list[OutputLine]:

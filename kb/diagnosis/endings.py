@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kb.diagnosis.context.open_end import open_end, shown_lines
 from kb.diagnosis.verdict import failure_signs
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
@@ -19,6 +20,7 @@ from kb.values import dataclass
 LOGS = 8  # number of logs whose last line is shown
 NOT_SAVED = "model_not_saved"
 LAST_LINE = "the last line of this log"
+LAST_LINES = "the last lines of this log"
 _TAGGED = lazy_compile(r"\[[Rr]ank ?(\d{1,6})\]")  # the label of a task is no rank
 _NO_FAULT = {
     "completed": "The run completed normally",
@@ -68,16 +70,15 @@ def _line_at(facts: Facts, stream: int, offset: int) -> str:
 
 
 def _last_lines(facts: Facts) -> Iterator[EndLine]:
-    count = 0
-    for index, stream in enumerate(facts.streams):
-        if stream.summary.ref.group != "logs" or stream.summary.ref.kind != "job":
-            continue
-        last = next(((at, line) for at, line in reversed([*tail_lines(stream.summary)]) if line.strip()), None)
-        if last is not None:
-            yield EndLine(index, last[0], last[1][:512], LAST_LINE)
-            count += 1
-        if count == LOGS:
-            return
+    logs = [
+        (index, stream)
+        for index, stream in enumerate(facts.streams)
+        if stream.summary.ref.group == "logs" and stream.summary.ref.kind == "job"
+    ]
+    found = ((index, shown_lines(stream, len(logs))) for index, stream in logs)
+    ends = [(index, *end) for index, end in found if end is not None]
+    for index, offset, text in ends[:LOGS]:
+        yield EndLine(index, offset, text, LAST_LINES if "\n" in text else LAST_LINE)
 
 
 def end_gaps(verdict: Verdict, phase: Phase, facts: Facts, completion: Completion) -> Iterator[Gap]:
@@ -87,6 +88,7 @@ def end_gaps(verdict: Verdict, phase: Phase, facts: Facts, completion: Completio
             "state_unknown",
             "scheduler",
             "the job's state is unknown",
+            asked=facts.slurm_job,
             rules_out="whether the run completed or still runs",
         )
     if verdict == "no_fault" and phase == "completed" and (said := _not_saved(facts)):
@@ -147,7 +149,7 @@ def end_summary(report: Report, facts: Facts, completion: Completion) -> str:
         return f"{_NO_FAULT.get(report.phase, 'No failure found')}{reached}."
     state = completion.bad_state
     if report.verdict == "no_match":
-        if state is None or any(event.why != LAST_LINE for event in report.indicators.events):
+        if state is None or any(event.why not in (LAST_LINE, LAST_LINES) for event in report.indicators.events):
             return ""
         how = "was stopped" if state.outcome == "stopped" else "failed"
         return f"The job {how}: its scheduler reports {state.shown}. Nothing in its logs says why{reached}."
@@ -158,7 +160,5 @@ def end_summary(report: Report, facts: Facts, completion: Completion) -> str:
     if not logs:
         return "Not enough evidence to reach a verdict."
     known = completion.scheduler is not None and completion.scheduler.outcome == "succeeded"
-    doubt = f": {_doubt(facts, completion)}" if completion.against or known else ""
-    return (
-        f"No failure found in {logs} log{'' if logs == 1 else 's'}, but it is unclear whether the run completed{doubt}."
-    )
+    doubt = _doubt(facts, completion) if completion.against or known else open_end(report.progress, facts)
+    return f"No failure found in {logs} log{'' if logs == 1 else 's'}, but it is unclear whether the run completed{f': {doubt}' if doubt else ''}."

@@ -29,6 +29,7 @@ _FAILURE_KINDS = (*LAUNCHER_KINDS, "native_crash", "oom_kill", "slurm_end")
 _ATTEMPT = lazy_compile(r"(?:^|/)attempt_(\d{1,4})/")
 _SCHEDULER = lazy_compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
 _JOB_FILE = lazy_compile(r"slurm-(\d{2,12})(?:_\d+)?\.(?:out|err|log)$")
+_SLURM = lazy_compile(r"\bSLURM_|\bSubmitted batch job ")
 _JOB = lazy_compile(r"\b[Jj]ob(?:_?[Ii][Dd])?(?:=| |: ?|=Job)#?(\d{2,12})\b")
 
 
@@ -170,6 +171,14 @@ class Facts:
             return self.evidence.job.world_size
         named = {s.summary.ref.resource.rank for s in self.streams} - {None}
         return len(named)
+
+    @property
+    def slurm_job(self) -> str:
+        """The job's number in Slurm, if its logs or their names give one and agree on it; else empty."""
+        named = (_JOB_FILE.search(facts.summary.ref.uri) for facts in self.streams)
+        printed = (item for _, item in self.structures("job_id") if _SLURM.search(item.line))
+        found = {match[1] for match in named if match} | {str(item.fields.get("id")) for item in printed}
+        return found.pop() if len(found) == 1 else ""
 
     def names_own_job(self, line: str) -> bool:
         """Whether a line of a scheduler's log names this job."""

@@ -7,17 +7,19 @@ The message fits into the limits of Slack. The phrases are those of the terminal
 
 from __future__ import annotations
 
-from bot.slack.blocks.builders import header
+from bot.slack.blocks.builders import header, rich
 from bot.slack.blocks.limits import Message, fit
-from bot.slack.messages.answer_findings import findings, first_step, missing_evidence, past_runs
+from bot.slack.messages.answer_findings import findings, first_check, first_step, missing_evidence, past_runs
 from bot.slack.messages.answer_footer import answer_buttons, context_notes, exclusion_blocks
 from bot.slack.messages.answer_header import (
     assignment_blocks,
     decision_blocks,
+    decision_reason,
     excluded_nodes,
     fallback_text,
     headline,
     job_facts,
+    key_line_blocks,
     on_call_blocks,
 )
 from bot.slack.messages.card import Card
@@ -34,10 +36,16 @@ def answer_message(report: Report, card: Card) -> Message:
         return merged_message(report, card)
     if card.closings:
         return closed_message(report, card)
-    blocks = [
-        header(headline(report)),
+    opening = (
         *decision_blocks(report, card),
         *first_step(report),
+        *key_line_blocks(report),
+        *first_check(report),
+        *decision_reason(report),
+    )
+    blocks = [
+        header(headline(report)),
+        *rich(*(part["elements"] for part in opening)),  # one block is shorter than several
         *excluded_nodes(report),
         *assignment_blocks(card.life),
         *on_call_blocks(report, card),

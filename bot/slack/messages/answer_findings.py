@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bot.render import phrases, text_format
+from bot.render.commands import host_of
+from bot.render.decisions import further_gaps, how_to_settle
 from bot.render.text_format import few, joined, many
 from bot.slack.blocks.builders import bullets, divider, note, paragraph, preformatted, rich, words
 from bot.slack.blocks.limits import Json
@@ -15,7 +17,7 @@ from kb.report import Diagnosis, EvidenceItem, Indicator, Report, TimeZone
 
 _DIAGNOSES = 3
 _QUOTES = (3, 2, 1)  # evidence items shown for the first, second and third diagnoses
-_QUOTE_LINES = (4, 2, 1)  # lines shown per item
+_QUOTE_LINES = (3, 2, 1)  # lines shown per item
 _GAPS = 2
 _NEEDED = 4  # gaps shown if they are the answer
 _ADVICE = 3
@@ -73,7 +75,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> 
             title,
             sure,
             _labelled("At fault", diagnosis.lies_in if place else ""),
-            _labelled(phrases.suspects_label(diagnosis), suspects),
+            _labelled(phrases.suspects_label(diagnosis), suspects if place or diagnosis.lies_in else ""),
             _labelled("Where", where),
         ),
         *(_quote(item, _QUOTE_LINES[place], zone) for item in diagnosis.evidence[:quotes]),
@@ -104,10 +106,20 @@ def _more(count: int) -> str:
 
 
 def first_step(report: Report) -> list[Json]:
-    """Return the first step to take, with its command and its check; nothing without a cause."""
+    """Return the first step to take, with its command: about the cause, or how to find out how the job ended."""
+    told, command = how_to_settle(report)
+    if told:
+        return rich(paragraph(_labelled("Do first", f"{told} (read-only)")), preformatted(command, 1, SENTENCE))
     if report.verdict not in ("fault", "no_match") or not report.diagnoses:
         return []
     return rich(*_remedy(report.diagnoses[0], 0))
+
+
+def first_check(report: Report) -> list[Json]:
+    """Return how to check that the first step worked; nothing without a cause."""
+    first = report.diagnoses[0] if report.verdict in ("fault", "no_match") and report.diagnoses else None
+    steps = first.remediation if first is not None else ()
+    return rich(paragraph(_labelled("Check", steps[0].verify or ""))) if steps else []
 
 
 def _remedy(diagnosis: Diagnosis, place: int) -> Iterator[list[Json]]:
@@ -115,15 +127,16 @@ def _remedy(diagnosis: Diagnosis, place: int) -> Iterator[list[Json]]:
         return
     step = diagnosis.remediation[0]
     grade = phrases.grade(step)
+    host = host_of(step, diagnosis)
     yield paragraph(
         [
             *_labelled("Do first", step.text),
             *words(f" {grade}" if grade else "", NAME, bold=step.grade == "disruptive"),
+            *words(f" On {host}:" if host and not place else "", NAME * 2),
         ]
     )
     if place == 0:
         yield preformatted(step.command or "", 3, SENTENCE)
-        yield paragraph(_labelled("Check", step.verify or ""))
 
 
 def past_runs(report: Report) -> list[Json]:
@@ -181,7 +194,7 @@ def _odd_ones(kind: str, found: Sequence[Indicator]) -> list[str]:
 def missing_evidence(report: Report) -> list[Json]:
     """Return the sources without data and the conditions that could not be evaluated."""
     needed = report.verdict in ("insufficient_evidence", "no_match")
-    points = listed(phrases.folded(report.gaps, sources=1), _NEEDED if needed else _GAPS)
+    points = listed(phrases.folded(further_gaps(report), sources=1), _NEEDED if needed else _GAPS)
     unjudged = phrases.not_judged(report.not_evaluated, 3)
     if not points and not unjudged:
         return []

@@ -17,7 +17,7 @@ from kb.model import NOT_FAILED
 from kb.report import Report
 
 _EXCLUDED = 3
-_PHASE_MARKS = {"failed": "🔴", "hung": "🔴", "stopped": "🔴", "degraded": "🟠", "completed": "🟠"}
+_PHASE_MARKS = {"failed": "🔴", "hung": "🔴", "stopped": "🔵"}  # red is for failures
 PHASE_WORDS = {
     "running": "running",
     "hung": "hangs",
@@ -44,7 +44,7 @@ def headline(report: Report) -> str:
         return f"❔ {name}: {'no failure found, end unknown' if report.streams else 'not enough evidence'}"
     if report.verdict == "no_fault":
         return f"🟢 {name}: {decisions.unfailed(report)}"
-    return f"{_PHASE_MARKS.get(report.phase, '🔴')} {name}: {PHASE_WORDS.get(report.phase, 'failed')}"
+    return f"{_PHASE_MARKS.get(report.phase, '🟠')} {name}: {PHASE_WORDS.get(report.phase, 'failed')}"
 
 
 def fallback_text(report: Report) -> str:
@@ -68,36 +68,44 @@ def in_one_line(report: Report) -> str:
 
 
 def decision_blocks(report: Report, card: Card) -> list[Json]:
-    """Return the cause and the culprit, what to do, the owner and the reason, and what happened."""
-    decision = report.decision
+    """Return the cause and the culprit, what to do, the owner, what happened, and who is at fault and how sure that is.
+
+    The reason for the decision is in `decision_reason`: all of this and the first step are to be above what Slack folds.
+    """
     failed = report.verdict not in NOT_FAILED
     cause = words(cause_and_culprit(report), SENTENCE, bold=True) if failed else []
     told = words(decisions.decided(report), SENTENCE, bold=True)
-    owned = decisions.owned(decision)
+    owned = decisions.owned(report.decision)
     owner = words(f" {owned}" if owned else "", NAME)
     if card.owner:
         owner = [*(owner or words(" Who acts:")), *words(" "), *mention(card.owner)]
-    return rich(
-        paragraph(cause, [*told, *owner], words(decisions.reason(decision), SENTENCE)),
-        paragraph(
-            words(explanation(report) if failed else report.summary, SENTENCE),
-            _place_of_fault(report),
-        ),
-        *_key_line(report),
-    )
+    happened = words(explanation(report) if failed else report.summary, SENTENCE)
+    return rich(paragraph(cause, [*told, *owner]), paragraph(happened, _at_fault(report)))
 
 
-def _place_of_fault(report: Report) -> list[Json]:
-    """Return what is at fault, if nobody is accused."""
-    first = report.diagnoses[0] if report.verdict == "fault" and report.diagnoses else None
-    told = first.lies_in if first is not None else ""
-    return [*words("At fault", bold=True), *words(f" {told}", NAME)] if told else []
+def _at_fault(report: Report) -> list[Json]:
+    """Return what or who is at fault, and how sure that is, on one line."""
+    first = report.diagnoses[0] if report.verdict in ("fault", "no_match") and report.diagnoses else None
+    if first is None:
+        return []
+    who = phrases.suspected(first.suspects) if not first.lies_in else ""
+    label = "At fault" if first.lies_in else phrases.suspects_label(first)
+    culprit = first.lies_in or who
+    named = [*words(label, bold=True), *words(f" {text_format.cut(culprit, NAME * 2)}", NAME * 3)] if culprit else []
+    sure = [*words("Confidence", bold=True), *words(f" {first.band}", NAME)]
+    return [*named, *(words(" · ") if named else []), *sure]
 
 
-def _key_line(report: Report) -> list[list[Json]]:
+def decision_reason(report: Report) -> list[Json]:
+    """Return the reason for the decision."""
+    return rich(paragraph(words(decisions.reason(report.decision), SENTENCE)))
+
+
+def key_line_blocks(report: Report) -> list[Json]:
     """Return the line that shows the cause best and where it is: it has the figures, which no sentence repeats."""
     where, line = key_line(report)
-    return [paragraph(words(where, NAME * 2, italic=True)), preformatted(line, 1, QUOTED_LINE)] if line else []
+    shown = [paragraph(words(where, NAME * 2, italic=True)), preformatted(line, 1, QUOTED_LINE)] if line else []
+    return rich(*shown)
 
 
 def excluded_nodes(report: Report) -> list[Json]:

@@ -39,8 +39,9 @@ Who acts: hardware team. The fault stays with the node.
               Check: `nvidia-smi -L` lists 8 GPUs
    Suspects   gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on
               gpu-017 (its process drove that GPU)
-   Confidence likely. The kernel names the GPU; it comes 31 s before any other
-              failure; rule right in 41 of 44
+   Confidence likely
+              The kernel names the GPU; it comes 31 s before any other failure;
+              rule right in 41 of 44
    Where      stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
    Evidence   logs/dmesg-gpu-017.log:812 (gpu-017)
                 NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off
@@ -327,6 +328,22 @@ def test_missing_evidence_is_reported_with_what_it_hides():
     assert "   - 1 rule skipped; missing: kernel log (1)\n" in text
 
 
+def test_an_unknown_end_says_how_to_settle_it():
+    """The command for the job's number in Slurm, or the ways of other schedulers; that gap is not listed again."""
+    gap = Gap(
+        "state_unknown", "scheduler", "the job's state is unknown", asked="4711", rules_out="whether it completed"
+    )
+    known = plain(replace(TOO_LITTLE, gaps=(gap,), not_evaluated=()))
+    other = plain(replace(TOO_LITTLE, gaps=(replace(gap, asked=""),), not_evaluated=()))
+
+    assert "\nCheck how the job ended.\n" in known
+    assert "   Do first   Ask Slurm: " in known
+    assert "              $ sacct -j 4711 --format=JobID,State,ExitCode,End\n" in known
+    assert "Missing evidence" not in known
+    assert "$ sacct" not in other
+    assert "kubectl get job" in other
+
+
 def test_verbose_adds_the_rest():
     """Cause, impact, every step, the rule and the figure of the confidence are shown when all is asked for."""
     text = plain(FALLEN_GPU, reading=ALL)
@@ -447,9 +464,9 @@ def test_telling_words_far_into_a_line_are_shown():
     assert len(rows) <= 6
 
 
-@pytest.mark.parametrize("rows", [8, 12, 16, 20])
+@pytest.mark.parametrize("rows", [9, 12, 16, 20])
 def test_an_answer_fits_the_screen(rows):
-    """What is needed least is left out, never the cause, the decision or the first step; the last row says so."""
+    """What is needed least is left out, never cause, decision, first step or confidence; the last row names what is."""
     report = replace(FALLEN_GPU, decision=replace(FALLEN_GPU.decision, exclude=()))
     whole, told = lines(report), lines(report, reading=Reading(rows=rows))
     texts = [str(line) for line in told]
@@ -457,7 +474,9 @@ def test_an_answer_fits_the_screen(rows):
     assert len(told) <= rows
     assert texts[0] == str(whole[0])
     assert any("Do first" in text for text in texts)
-    assert texts[-1] == "Shortened to fit this screen: -v shows everything."
+    assert "   Confidence likely" in texts
+    assert texts[-1].startswith("-v also shows: ")
+    assert ("what happened" in texts[-1]) == (str(whole[1]) not in texts)
     assert lines(report, reading=Reading(rows=len(whole) + 1)) == whole  # the command takes two rows
 
 

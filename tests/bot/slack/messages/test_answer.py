@@ -27,13 +27,14 @@ FALLEN_TEXT = """\
 # 🔴 llm-70b: failed
 *GPU 3 on gpu-017: a GPU fell off the bus*
 *Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Who acts: hardware team. @S0GPU
-The fault stays with the node.
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
-logs/dmesg-gpu-017.log:812 (gpu-017)
-  | NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off the bus.
+*Suspects* gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on gpu-017 (its process drove that GPU) · *Confidence* likely
 *Do first* Drain gpu-017 and reboot it.* (disruptive: affects other jobs)*
   | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
+logs/dmesg-gpu-017.log:812 (gpu-017)
+  | NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off the bus.
 *Check* `nvidia-smi -L` lists 8 GPUs
+The fault stays with the node.
 Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 (job 47110, attempt 2, 8 nodes, 64 GPUs, owner ana, state FAILED)
 (stage iterating, last iteration 1198 of 5000 at 2026-03-01 12:00:00Z, last checkpoint 1150)
@@ -41,7 +42,6 @@ Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 ---
 *1. A GPU fell off the bus* (gpu_fell_off_bus)
 *Confidence* likely. The kernel names the GPU; it comes 31 s before any other failure (rule xid-catalogue@3)
-*Suspects* gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on gpu-017 (its process drove that GPU)
 *Where* stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
 logs/dmesg-gpu-017.log:812 (gpu-017) 2026-03-01 12:00:13Z
   | NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off the bus.
@@ -158,6 +158,24 @@ def test_the_notification_says_state_decision_and_cause(report: Report, text: st
 
 
 @pytest.mark.parametrize("report", EVERY, ids=lambda item: item.verdict)
+@pytest.mark.parametrize(
+    ("phase", "mark"), [("failed", "🔴"), ("hung", "🔴"), ("stopped", "🔵"), ("degraded", "🟠"), ("completed", "🟠")]
+)
+def test_red_is_for_failures(phase, mark):
+    """A job that was cancelled or preempted, and one that goes on or completed, did not fail."""
+    assert read(answer_message(replace(FALLEN_GPU, phase=phase), CARD).blocks).startswith(f"# {mark} ")
+
+
+def test_an_unknown_end_says_how_to_settle_it():
+    """The first step stands where the cause would."""
+    gap = Gap("state_unknown", "scheduler", "the job's state is unknown", asked="4711")
+    told = read(answer_message(replace(TOO_LITTLE, gaps=(gap,), not_evaluated=()), CARD).blocks)
+
+    assert "*Do first* Ask Slurm: " in told
+    assert "  | sacct -j 4711 --format=JobID,State,ExitCode,End\n" in told
+    assert "Missing evidence" not in told
+
+
 def test_every_verdict_can_be_closed_looked_into_and_run_again(report: Report):
     """Close out, Evidence and the menu are in every answer."""
     row = answer_message(report, CARD).blocks[-1]["elements"]
@@ -242,7 +260,7 @@ def test_long_lists_say_how_much_is_left_out():
         "Exclude n0, n1, n2, n3, n4, n5, n6, n7 and 1 more from this job only",
         "s … (625 more characters)",
         "more characters)",
-        "| … 5 more lines",
+        "| … 6 more lines",
         "… and 5 more in the evidence file",
         "(Also found: gpu_fell_off_bus (likely), gpu_fell_off_bus (likely), gpu_fell_off_bus (likely), gpu_fell_off_bus (likely) and 1 more)",
         "  • … and 7 more\n",

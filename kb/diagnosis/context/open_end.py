@@ -1,0 +1,98 @@
+"""What the end of the logs shows of a run whose end nothing proves: in words, and as the last lines that say something.
+
+It claims no end: it says how far the run came, and what its logs end with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kb.facts.job_facts import Facts
+from kb.facts.run_ends import COLOUR
+from kb.facts.stages import text_of
+from kb.facts.stream_facts import StreamFacts
+from kb.regex.lazy import lazy_compile
+from kb.report import Progress
+from kb.scanning.summary import tail_lines
+
+FEW_LOGS = 2  # up to so many logs, several last lines of each are shown
+LINES = 3
+_CUT = 300  # characters of a line, where several are shown
+_SHORTEST = 3  # letters and digits of a line that says something
+_OLD = 60.0  # seconds; a younger last step says nothing
+_NOTHING = lazy_compile(
+    r"(?i)\b(?:trace|debug|info|notice|warn(?:ing)?|error|stdout|stderr|(?:default|rank|trainer|node)\d{0,6})\b|\((?:\w{1,60} )?pid=\d{1,9}\)"
+)  # words that only say who writes
+_SAVES = lazy_compile(
+    r"(?i)\b(?:sav(?:ed|ing)|wrote|writ(?:ing|ten)|stor(?:ed|ing))\b.{0,80}(?:model|checkpoint|ckpt|weights|state|snapshot|epoch)"
+)
+_LAST_EPOCH = lazy_compile(r"(?i)\bepochs?\W{0,4}(\d{1,7}) ?(?:/|of) ?\1\b(?!/)")
+_NOT_SAVED = lazy_compile(r"(?i)\b(?:not|never|every|fail\w*|error|cannot|could|unable|if|when)\b")
+
+
+def open_end(done: Progress, facts: Facts) -> str:
+    """Return how far the run came and what its logs end with, as part of a sentence; empty if they show neither."""
+    streams = [stream for stream in facts.streams if stream.summary.ref.kind == "job"]
+    step, total = done.last_iteration, done.total_iterations
+    if any(stream.points and stream.stages.closing for stream in streams):
+        return "its training loop is over and no error follows, but its own end is not logged"
+    if step is not None and total and step >= total:
+        return f"it reached its last step, {step} of {total}, and no error follows, but its own end is not logged"
+    if epoch := _last_epoch(streams):
+        return f"its logs end in the last epoch, {epoch} of {epoch}, without an error, but its own end is not logged"
+    if streams and all(_ends_in_save(stream) for stream in streams if stream.points or len(streams) == 1):
+        reached = f" after step {step}" if step is not None else ""
+        return f"its logs end with a save{reached}, and show neither an error nor what came next"
+    if step is not None:
+        of = f" of {total}" if total else ""
+        return f"its steps end at {step}{of} without an error, so it still runs, or was stopped without a message{_age(done, facts)}"
+    return ""
+
+
+def _last_epoch(streams: Sequence[StreamFacts]) -> str:
+    """Return the number of the last epoch, if the last lines of a log are of it; else empty."""
+    ends = (text for stream in streams for _, text in last_lines(stream, LINES))
+    return next((found[1] for text in ends if (found := _LAST_EPOCH.search(text[:_CUT]))), "")
+
+
+def _ends_in_save(stream: StreamFacts) -> bool:
+    """Whether the last line of a log that says something reports a save."""
+    last = last_lines(stream, 1)
+    text = COLOUR.sub("", last[-1][1]) if last else ""
+    return _SAVES.search(text) is not None and _NOT_SAVED.search(text) is None
+
+
+def _age(done: Progress, facts: Facts) -> str:
+    """Return how old the last step was when the logs were collected; empty if that is unknown, or not long."""
+    now, last = facts.evidence.job.collected_at, done.last_progress
+    if now is None or last is None or now - last < _OLD:
+        return ""
+    minutes = round((now - last) / 60)
+    told = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} days"
+    return f" (its last step was {told} old when the logs were collected)"
+
+
+def last_lines(stream: StreamFacts, count: int) -> list[tuple[int, str]]:
+    """Return the last few lines of a log that say something, with their offsets, in order; the last line if none does."""
+    lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip()]
+    last = len(lines) - 1
+    telling = [
+        item for place, item in enumerate(lines) if _says(item[1]) and (place == last or item[1] != lines[place + 1][1])
+    ]  # the last of several alike
+    return telling[-count:] or lines[-1:]
+
+
+def _says(line: str) -> bool:
+    """Whether a line has more than a time, a level and the name of its writer."""
+    bare = _NOTHING.sub("", COLOUR.sub("", text_of(line[:_CUT])))
+    return sum(character.isalnum() for character in bare) >= _SHORTEST
+
+
+def shown_lines(stream: StreamFacts, logs: int) -> tuple[int, str] | None:
+    """Return the end of a log as text and the offset of its first line: several lines where there are few logs."""
+    found = last_lines(stream, LINES if logs <= FEW_LOGS else 1)
+    if found and stream.points and stream.points[-1].offset >= found[-1][0]:
+        found = found[-1:]  # those before it are steps, too
+    if not found:
+        return None
+    return found[0][0], "\n".join(line[: 512 if len(found) == 1 else _CUT] for _, line in found)

@@ -1,0 +1,79 @@
+"""What a report says of a run whose end nothing proves: how far it came, and the last lines that say something."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.diagnosis.engine import diagnose
+from kb.facts.evidence import Evidence
+from kb.model import Job
+from kb.report import Report
+from tests.support.kb_samples import OOM, ref, rulebook, scanned
+
+BOOK = rulebook(OOM)
+
+
+def report(text: str, job: Job | None = None) -> Report:
+    """The report on one log."""
+    return diagnose(Evidence(job or Job(), streams=(scanned(text, BOOK, ref("logs/train.log")),)), BOOK)
+
+
+def steps(last: int, total: int) -> str:
+    """Iteration lines, a second apart."""
+    return "".join(
+        f" [2026-11-03 04:12:{n % 60:02d}] iteration {n:8d}/{total:8d} | consumed samples: {n * 8:12d} | "
+        f"elapsed time per iteration (ms): 900.0 | learning rate: 1.0E-04 | global batch size:     8 | lm loss: 1.5E+00 |\n"
+        for n in range(1, last + 1)
+    )
+
+
+def paddle(last: int, total: int) -> str:
+    """Iteration lines that do not look like the end of anything."""
+    return "".join(
+        f"2026-11-03 04:12:{n % 60:02d} [INFO]\t[TRAIN] epoch: 1, iter: {n}/{total}, loss: 0.3, lr: 0.1, batch_cost: 0.3\n"
+        for n in range(1, last + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (steps(20, 500), "its steps end at 20 of 500 without an error, so it still runs, or was stopped"),
+        (paddle(20, 20), "it reached its last step, 20 of 20, and no error follows, but its own end is not logged"),
+        (steps(20, 500) + "saving model to out/last.pt\n", "its logs end with a save after step 20"),
+        ("epoch 1/9 loss 0.3\nepoch 9/9 loss 0.2\n", "its logs end in the last epoch, 9 of 9"),
+    ],
+)
+def test_how_far_the_run_came_is_said(text: str, told: str) -> None:
+    """No end is claimed: the run may still go on, and a killed process writes nothing."""
+    found = report(text)
+
+    assert found.verdict == "insufficient_evidence"
+    assert f"unclear whether the run completed: {told}" in found.summary
+
+
+@pytest.mark.parametrize("line", ["could not save the model to out/last.pt", "saving a checkpoint every 50 steps"])
+def test_a_save_that_is_not_made_is_no_end_in_a_save(line: str) -> None:
+    """Neither a failed one nor a setting."""
+    assert "end with a save" not in report(f"{steps(20, 500)}{line}\n").summary
+
+
+def test_lines_that_say_nothing_are_not_the_last_ones() -> None:
+    """Lines with only a level or a writer are skipped, and one of several alike is shown."""
+    (event,) = report(
+        "INFO : round 3, accuracy 0.7\nINFO : history saved\nINFO : history saved\nINFO :\n\n"
+    ).indicators.events
+
+    assert event.why == "the last lines of this log"
+    assert event.what == "INFO : round 3, accuracy 0.7\nINFO : history saved"
+
+
+def test_the_job_of_slurm_is_kept_for_the_command_that_settles_it() -> None:
+    """The number that the log prints; none if two are printed."""
+    first = "SLURM_JOB_ID=4711\n"
+    (gap,) = (gap for gap in report(first + steps(20, 500)).gaps if gap.code == "state_unknown")
+    (other,) = (
+        gap for gap in report(first + "SLURM_JOB_ID=4712\n" + steps(20, 500)).gaps if gap.code == "state_unknown"
+    )
+
+    assert (gap.asked, other.asked) == ("4711", "")
