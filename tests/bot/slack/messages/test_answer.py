@@ -157,7 +157,6 @@ def test_the_notification_says_state_decision_and_cause(report: Report, text: st
     assert text == answer_message(report, CARD).text
 
 
-@pytest.mark.parametrize("report", EVERY, ids=lambda item: item.verdict)
 @pytest.mark.parametrize(
     ("phase", "mark"), [("failed", "🔴"), ("hung", "🔴"), ("stopped", "🔵"), ("degraded", "🟠"), ("completed", "🟠")]
 )
@@ -176,6 +175,7 @@ def test_an_unknown_end_says_how_to_settle_it():
     assert "Missing evidence" not in told
 
 
+@pytest.mark.parametrize("report", EVERY, ids=lambda item: item.verdict)
 def test_every_verdict_can_be_closed_looked_into_and_run_again(report: Report):
     """Close out, Evidence and the menu are in every answer."""
     row = answer_message(report, CARD).blocks[-1]["elements"]
