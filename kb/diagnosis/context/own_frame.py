@@ -22,7 +22,7 @@ def own_frame(signal: Signal, facts: Facts) -> str:
     own = [item for item in raised if structure_start(item) <= signal.offset < item.end]
     if any(item.fields.get("chained") == "cause" for item in own):  # raised again; the first of the chain says where
         own = [*(item for item in raised if item.fields.get("chain") == 0 and _beside(item, own[0])), *own]
-    return next(filter(None, map(_innermost, own)), "")
+    return next(filter(None, map(innermost, own)), "")
 
 
 def _beside(first: Structure, last: Structure) -> bool:
@@ -31,7 +31,8 @@ def _beside(first: Structure, last: Structure) -> bool:
     return first.resource.rank == last.resource.rank and any(0 <= gap < _NEAR for gap in gaps)
 
 
-def _innermost(exception: Structure) -> str:
+def innermost(exception: Structure) -> str:
+    """Return the innermost frame of one exception outside libraries; empty if there is none."""
     frames = str(exception.fields.get("frames") or "").splitlines()
     own = [found for frame in reversed(frames) if not LIBRARY.search(frame) and (found := _FRAME.fullmatch(frame))]
     if not own:

@@ -313,3 +313,27 @@ def test_a_tools_report_of_a_lost_gpu_is_not_the_kernels(base: tuple[Knowledge, 
     assert suspect.gpu is not None
     assert suspect.gpu.pci == "0000:3B:00.0"
     assert suspect.why == "reported by a check on its node"
+
+
+READER = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/fit/readers/pairs.py", line 48, in pad\n    labels = np.array(labels).astype("int64")\n'
+    "TypeError: int() argument must be a string, not 'NoneType'\n\n"
+)
+KILLED_QUEUE = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/fit/train.py", line 98, in train\n    for data in loader():\n'
+    "SystemError: (Fatal) Blocking queue is killed because the data reader raises an exception.\n"
+)
+
+
+def test_the_readers_own_exception_leads_over_the_end_of_its_queue(base: tuple[Knowledge, Matcher]) -> None:
+    """It is quoted first, and the first step names its frame; without one, the reader is sent to look for it."""
+    found = report(base, train=READER + KILLED_QUEUE).diagnoses[0]
+    alone = report(base, train=KILLED_QUEUE).diagnoses[0]
+
+    assert found.summary.startswith("The thread that reads the data raised an exception: TypeError: int() argument")
+    assert [item.text.split(":")[0] for item in found.evidence] == ["TypeError", "SystemError"]
+    assert "readers/pairs.py:48 in pad" in found.remediation[0].text
+    assert "exception;" in alone.summary
+    assert "own exception" in alone.remediation[0].text

@@ -1,0 +1,30 @@
+"""The exception that a line speaks of and does not quote: that of a reader or worker whose end is all that it tells."""
+
+from __future__ import annotations
+
+from kb.facts.chained_exceptions import structure_start
+from kb.facts.job_facts import Facts
+from kb.facts.signals import Signal
+from kb.model import Structure
+
+_NEAR = 16384  # bytes of log in which the writer of the line follows it
+
+
+def raised_before(signal: Signal, facts: Facts) -> Structure | None:
+    """Return the last exception of the same writer that ended shortly before a line, and before the traceback with the line.
+
+    None if the run continued after it: then it is not what the line speaks of.
+    """
+    stream = facts.streams[signal.stream]
+    around = [structure_start(item) for item in stream.exceptions if structure_start(item) <= signal.offset < item.end]
+    begin = min(around, default=signal.offset)
+    before = [
+        item
+        for item in stream.exceptions
+        if item.end <= begin
+        and begin - item.end < _NEAR
+        and item.resource.rank == signal.resource.rank
+        and not item.line.rstrip().endswith(":")  # without a message: the reader's end, passed on with native stacks
+        and not stream.steps_after(item.offset)
+    ]
+    return before[-1] if before else None
