@@ -25,7 +25,7 @@ from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
-from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_hints
+from kb.diagnosis.suspects.commands import filled, on_windows, package_of, slurm_job, with_hints
 from kb.diagnosis.suspects.late import last_said
 from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
@@ -254,7 +254,8 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
     first, borrowed = min(times, default=(None, False))
     if borrowed and len(times) < len(best.signals):  # those without any time may be older
         first = None
-    job = facts.evidence.job.id or slurm_job(signal.line for signal in best.signals)
+    said = [signal.line for signal in best.signals]
+    job, package = facts.evidence.job.id or slurm_job(said), package_of(said)
     return Diagnosis(
         rank=place,
         fault=best.fault.id,
@@ -277,7 +278,7 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         remediation=tuple(
             RemedyStep(item.action, item.grade, with_hints(item.text, command), item.scope, command, item.verify)
             for item in best.steps()
-            for command in [filled(on_windows(item.command) if told.windows else item.command, told.suspects, job)]
+            for command in [filled(on_windows(item.command) if told.windows else item.command, told.suspects, job, package)]
         ),
         cause=best.cause,
         impact=best.impact,

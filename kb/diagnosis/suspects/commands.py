@@ -15,6 +15,17 @@ from kb.report import Suspect
 _HARMLESS = lazy_compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 
 _SLURM_JOB = lazy_compile(r"\bslurmstepd: (?:error: )?.{0,80}?(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,12})\b")
+# How messages name a package that is missing or too old; the first of these forms that a line has counts.
+_PACKAGES = (
+    lazy_compile(
+        r"\bpip3? install (?:-{1,2}[A-Za-z][\w-]{0,20} )*[\"'`]?(?P<name>[A-Za-z][\w-]{0,60})(?=[\s\"'`.,;:)=<>!~\[]|$)"
+    ),
+    lazy_compile(r"\b[Rr]equires? (?:the )?[\"'`](?P<name>[A-Za-z][\w-]{0,60})[\"'`]"),
+    lazy_compile(r"\b[Rr]equires? the (?P<name>[A-Za-z][\w-]{0,60}) (?:library|package) but it was not found"),
+    lazy_compile(r"(?:^|[:(] )[Tt]he [\"'`](?P<name>[A-Za-z][\w-]{0,60})[\"'`] (?:distribution|package) was not found"),
+    lazy_compile(r"(?:^|[:(] |\b[Pp]ackage )[\"'`]?(?P<name>[A-Za-z][\w-]{0,60})[\"'`]? is not installed\b"),
+)
+_NO_PACKAGES = frozenset({"it", "package", "library", "module", "requirements", "this", "that", "which", "pip"})
 _PLACEHOLDER = lazy_compile(r"<[a-z][a-z. ]{0,30}>")
 # What a person puts in where the evidence does not name it. All placeholders of rules are here (tests/rules).
 WHAT_TO_PUT_IN: Mapping[str, str] = {
@@ -49,6 +60,7 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
 }
 
 
+_LINE = 600  # characters of a line that are searched
 _ANY_SYSTEM = frozenset({"curl", "git", "huggingface-cli", "nvidia-smi", "pip", "python", "wandb"})
 _POSIX = lazy_compile(r"[|<>]|\$\(|/(?:dev|proc|sys|etc|tmp|var)/")
 
@@ -73,14 +85,27 @@ def slurm_job(lines: Iterable[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def filled(command: str | None, suspects: Sequence[Suspect], job: str | None) -> str | None:
-    """Return a command with the node and pod of the first suspect that has one, and the job's id, in the place of `<node>` and so on."""
+def package_of(lines: Iterable[str]) -> str | None:
+    """Return the package that the lines of an error name as missing or too old, if they agree on one."""
+    named = (next((found["name"] for form in _PACKAGES if (found := form.search(line[:_LINE]))), "") for line in lines)
+    found = {name for name in named if name and name.lower() not in _NO_PACKAGES}
+    return found.pop() if len(found) == 1 else None
+
+
+def filled(
+    command: str | None, suspects: Sequence[Suspect], job: str | None, package: str | None = None
+) -> str | None:
+    """Return a command with the node and pod of the first suspect that has one, the job's id and the package in their places.
+
+    The places are `<node>` and so on.
+    """
     if command is None or "<" not in command:
         return command
     known = {
         "<node>": next((suspect.node for suspect in suspects if suspect.node), None),
         "<pod>": next((suspect.pod for suspect in suspects if suspect.pod), None),
         "<job>": job,
+        "<package>": package,
     }
     for place, name in known.items():
         if name is not None and _HARMLESS.fullmatch(name) is not None:
