@@ -147,7 +147,7 @@ def find_anomalies(
         )
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
     events = choose_events(weighed)
-    still, drifted = _still(seen, events), drifting(run)
+    still, drifted = _as_one(_still(seen, events), drifting(run))
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
@@ -195,6 +195,17 @@ def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
         if not any(event.raised and odd.node in event.nodes for event in events)
         and not (odd.spot and (odd.spot.source, odd.spot.offset) in told)
     )
+
+
+def _as_one(still: Sequence[OddNode], drifted: Sequence[OddNode]) -> tuple[tuple[OddNode, ...], tuple[OddNode, ...]]:
+    """Both without the drift of a line that is also a last one, which then has both reasons."""
+    whys = {(odd.node, odd.spot): odd.why for odd in drifted}
+    joined = tuple(
+        replace(odd, why=f"{odd.why}; {whys[odd.node, odd.spot]}") if (odd.node, odd.spot) in whys else odd
+        for odd in still
+    )
+    alone = {(odd.node, odd.spot) for odd in still}
+    return joined, tuple(odd for odd in drifted if (odd.node, odd.spot) not in alone)
 
 
 def _by_rarity(run: RunProfile, pool: Baseline | None = None) -> Mapping[str, EventComparison]:

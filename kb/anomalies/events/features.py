@@ -20,7 +20,6 @@ from kb.anomalies.core.severity_words import (
     by_signal,
     harm,
     is_aside,
-    is_body,
     is_consequence,
     is_grave,
     is_ignored,
@@ -30,12 +29,12 @@ from kb.anomalies.core.severity_words import (
     of_machine,
     skeleton,
 )
+from kb.anomalies.events.survival import STEPS_BEHIND, Survival
 from kb.anomalies.runs.baseline_diff import IGNORED, NEW, EventComparison
 from kb.anomalies.time.run_end import JUST_BEFORE, LineTimes, RunEnding, nearness
 
 OFTEN = 4  # times its peers' count from which on a node prints an event more than they do
 MOST_SLOTS = 8
-STEPS_BEHIND = 2  # step lines after an exception that show that it was caught
 CAUGHT = 0.5  # how much the harm of an exception counts that was caught
 KNOWN = 0.25  # `fresh` up to which healthy runs raise an exception, too, and live on
 CHAIN = 6000  # bytes between the exceptions of one chain
@@ -46,7 +45,8 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
 class MeasuredEvent:
     """An event with its features, the line that shows it best, and when that was written.
 
-    `caught`: an exception after which the job went on; `ends_near`: its last line on `nodes` came near the turn.
+    `caught`: an exception after which the job went on; `ends_near`: its last line on `nodes` came near the turn; `higher`: a number there
+    is farther from those of the other nodes than theirs are from each other.
     """
 
     event: RunEvent
@@ -62,6 +62,7 @@ class MeasuredEvent:
     nodes: frozenset[str]
     caught: bool = False
     ends_near: bool = False
+    higher: bool = False
 
 
 class EventMeasurer:
@@ -82,9 +83,8 @@ class EventMeasurer:
         self._behind = LineTimes(run, off)
         self._nodes = max(1, len(run.heard - {JOB}))
         self._steps = {(beat.spot.source, beat.spot.offset) for beat in run.beats}
-        self._beats = self._step_places()
+        self._survival = Survival(run, compared, ending, self._behind, self._nodes)
         self._wave = self._first_consequence()
-        self._routine, self._own_routine = self._last_routine()
         self._lines = {voice.source: voice.lines for voice in run.voices}
         self._voices = Counter(voice.node for voice in run.voices)
         self._writers = self._by_writer()
@@ -121,13 +121,6 @@ class EventMeasurer:
 
     # What all events are seen against
 
-    def _step_places(self) -> Mapping[str, list[tuple[int, float]]]:
-        """By source the places of step lines in order, with their steps."""
-        found: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for beat in self._run.beats:
-            found[beat.spot.source].append((beat.spot.offset, beat.step))
-        return {source: sorted(places) for source, places in found.items()}
-
     def _first_consequence(self) -> float | None:
         """When the first consequence came after the turn, of those that the good run has less often."""
         ending = self._ending
@@ -140,33 +133,6 @@ class EventMeasurer:
             if (t := self._behind.time(spot)) is not None and (ending.at is None or t >= ending.at - 1)
         ]
         return min(times, default=None)
-
-    def _last_routine(self) -> tuple[Mapping[str, int], Mapping[tuple[str, int | None], int]]:
-        """By source, and by source and rank, the offset of the last line of an event that most nodes print, and the good run, too."""
-        last: dict[str, int] = {}
-        own: dict[tuple[str, int | None], int] = {}
-        for event in self._run.events.values():
-            one = self._compared.get(event.id)
-            usual = (
-                len(event.nodes) * 2 > self._nodes
-                and event.count > len(event.nodes)
-                and (one is None or one.fresh < 0.5)
-            )
-            if usual and not is_consequence(event.text) and not is_body(event.text):
-                for seen in event.nodes.values():
-                    for spot in seen.spots:
-                        last[spot.source] = max(last.get(spot.source, -1), spot.offset)
-                        if not is_raised(event.text):
-                            own[spot.source, spot.rank] = max(own.get((spot.source, spot.rank), -1), spot.offset)
-        ends = [voice.last for voice in self._run.voices if voice.last is not None and voice.last.rank is not None]
-        for spot in ends:
-            if not (is_consequence(spot.text) or is_raised(spot.text) or is_body(spot.text)):
-                own[spot.source, spot.rank] = max(own.get((spot.source, spot.rank), -1), spot.offset)
-        for beat in self._run.beats:
-            spot = beat.spot
-            last[spot.source] = max(last.get(spot.source, -1), spot.offset)
-            own[spot.source, spot.rank] = max(own.get((spot.source, spot.rank), -1), spot.offset)
-        return last, own
 
     def _by_writer(self) -> Mapping[str, tuple[int, int]]:
         """By first word of events, how many such events of few lines there are, and on how many nodes."""
@@ -206,13 +172,6 @@ class EventMeasurer:
         one = self._compared.get(event.id)
         return one.fresh if one else 0.5
 
-    def _time(self, spot: LineRef) -> float | None:
-        """When a line was written: one without a time behind all usual lines of its source not before the job's last step."""
-        when, at = self._behind.time(spot), self._ending.at
-        if when is None or at is None or when >= at or not self._ending.crashed or not self._behind.is_open(spot):
-            return when
-        return when if self._routine.get(spot.source, -1) > spot.offset else at
-
     # One event
 
     def _measure(self, event: RunEvent) -> MeasuredEvent:
@@ -224,7 +183,7 @@ class EventMeasurer:
         raised = (is_raised(event.text) or is_raised(spot.text)) and not consequence
         if raised and _just_before(self._ignored.get(spot.source, []), spot.offset, IGNORED):
             raised, told = False, 0.0  # the interpreter itself says that it continues
-        caught = raised and (against.fresh < KNOWN or self._is_survived(where))
+        caught = raised and (against.fresh < KNOWN or self._survival.most_went_on(where))
         if caught:
             raised, told = False, CAUGHT * told
         features = {
@@ -244,32 +203,8 @@ class EventMeasurer:
         }
         return MeasuredEvent(
             event, spot, when, near, against.fresh, told, consequence, raised, against.why, features, frozenset(where),
-            caught, self._ends_near(where),
+            caught, self._ends_near(where), _is_higher(event, where),
         )  # fmt: skip
-
-    def _is_survived(self, where: Mapping[str, NodeEvent]) -> bool:
-        """Whether most speakers of an exception went on after it."""
-        spots = [spot for seen in where.values() for spot in seen.spots]
-        return sum(self._survived(spot, self._time(spot)) for spot in spots) * 2 >= len(spots)
-
-    def _survived(self, spot: LineRef, when: float | None) -> bool:
-        """Whether the job, or the speaker, went on long after a line."""
-        return self._was_caught(when) or self._went_on(spot) or (not spot.dated and self._steps_behind(spot))
-
-    def _went_on(self, spot: LineRef) -> bool:
-        """Whether the rank that wrote a line wrote usual lines after it."""
-        return spot.rank is not None and self._own_routine.get((spot.source, spot.rank), -1) > spot.offset
-
-    def _was_caught(self, when: float | None) -> bool:
-        """Whether the job went on with its steps long after an exception: then something handled it."""
-        ending = self._ending
-        room = max(JUST_BEFORE, STEPS_BEHIND * ending.interval)
-        return when is not None and ending.at is not None and ending.at - when > room
-
-    def _steps_behind(self, spot: LineRef) -> bool:
-        """Whether the job's steps went on in the source of a line after it."""
-        places = self._beats.get(spot.source, ())
-        return len({step for offset, step in places[bisect_right(places, (spot.offset, math.inf)) :]}) > STEPS_BEHIND
 
     def _ends_near(self, where: Mapping[str, NodeEvent]) -> bool:
         """Whether its last line there came when the run turned, or after."""
@@ -296,12 +231,12 @@ class EventMeasurer:
     def _best(self, where: Mapping[str, NodeEvent]) -> tuple[float, float | None, LineRef]:
         """The line nearest to the turn, the first of several."""
         timed = [
-            (nearness(when := self._time(spot), self._ending, self._wave), when, spot)
+            (nearness(when := self._survival.time(spot), self._ending, self._wave), when, spot)
             for seen in where.values()
             for spot in seen.spots
         ]
         timed = [item for item in timed if by_signal(item[2].text)] or timed
-        timed = [item for item in timed if not self._survived(item[2], item[1])] or timed
+        timed = [item for item in timed if not self._survival.went_on(item[2], item[1])] or timed
         near = max(item[0] for item in timed)
         return min(
             (item for item in timed if item[0] >= near - 1e-9),
@@ -368,7 +303,7 @@ class EventMeasurer:
             "scattered": float(len(firsts) > 1 and max(firsts) - min(firsts) > max(30.0, 2 * ending.interval)),
             "span": (max(lasts) - min(firsts)) / length if firsts and lasts else 0.0,
             "begun": ((min(firsts) - (ending.begun or 0.0)) / length) if firsts else 0.5,
-            "went on": float(self._routine.get(spot.source, -1) > spot.offset),
+            "went on": float(self._survival.routine.get(spot.source, -1) > spot.offset),
             "left": min(10.0, math.log2(1 + left)),
         }
 
@@ -393,10 +328,18 @@ def _value(event: RunEvent, where: Mapping[str, NodeEvent]) -> float:
     others = [spot.text for node, seen in event.nodes.items() if node not in where for spot in seen.spots]
     if not others:
         return 0.0
-    mine = _highest([spot.text for seen in where.values() for spot in seen.spots])
-    theirs = _highest(others)
+    mine = _extremes([spot.text for seen in where.values() for spot in seen.spots], max)
+    theirs = _extremes(others, max)
     ratios = [math.log2((a + 1) / (b + 1)) for a, b in zip(mine, theirs, strict=False)]
     return min(6.0, max(0.0, max(ratios, default=0.0)))
+
+
+def _is_higher(event: RunEvent, where: Mapping[str, NodeEvent]) -> bool:
+    """Whether a number there exceeds the other nodes' highest by more than their highest exceeds their lowest."""
+    others = [spot.text for node, seen in event.nodes.items() if node not in where for spot in seen.spots]
+    mine = _extremes([spot.text for seen in where.values() for spot in seen.spots], max)
+    columns = zip(mine, _extremes(others, max), _extremes(others, min), strict=False)
+    return any(math.log2((a + 1) / (b + 1)) > math.log2((b + 1) / (c + 1)) for a, b, c in columns)
 
 
 def _just_before(places: Sequence[int], offset: int, room: int) -> bool:
@@ -409,14 +352,15 @@ def _just_behind(places: Sequence[int], offset: int, room: int) -> bool:
     return at < len(places) and places[at] - offset <= room
 
 
-def _highest(texts: Sequence[str]) -> list[float]:
+def _extremes(texts: Sequence[str], best: Callable[[float, float], float]) -> list[float]:
+    """The highest, or lowest, number at each place of lines."""
     columns: list[float] = []
     for text in texts:
         for i, value in enumerate(_NUMBER.findall(text)[:MOST_SLOTS]):
             number = float(value)
             if i == len(columns):
                 columns.append(number)
-            columns[i] = max(columns[i], number)
+            columns[i] = best(columns[i], number)
     return columns
 
 

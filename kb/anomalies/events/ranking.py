@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import corrected
@@ -12,6 +12,7 @@ from kb.anomalies.core.severity_words import by_signal
 from kb.anomalies.events.features import MeasuredEvent
 from kb.anomalies.events.model import EventModel, event_probabilities
 from kb.anomalies.events.structure import corrected_scores
+from kb.anomalies.nodes.members import of_launchers
 from kb.anomalies.time.change_step import StepChange, StepCourse
 from kb.anomalies.time.run_end import RunEnding
 
@@ -28,7 +29,7 @@ WELL = frozenset({"COMPLETED", "SUCCEEDED", "RUNNING", ""})
 class RankedEvent:
     """An event with the probability that it indicates the failure, the line that shows it best, and why it is reported.
 
-    `nodes`: those of its nodes on which it stands out.
+    `nodes`: those of its nodes on which it stands out. `launched`: a launcher's report that a member ended, or what followed it there.
     """
 
     event: RunEvent
@@ -41,6 +42,7 @@ class RankedEvent:
     why: tuple[str, ...]
     nodes: frozenset[str] = frozenset()
     raised: bool = False
+    launched: bool = False
 
 
 def ending_of(run: RunProfile, course: StepCourse, turned: Sequence[StepChange], off: Mapping[str, float]) -> RunEnding:
@@ -68,11 +70,14 @@ def rank_events(
     """All events of a run by how likely they indicate the failure. `filtered`: a good run is known."""
     scores = corrected_scores(measured, event_probabilities(measured, model, filtered=filtered), run, filtered=filtered)
     kinds = {unit: kind for unit, kind in run.kinds().items() if unit in run.heard}
-    found = [_weighed(item, score, kinds) for item, score in zip(measured, scores, strict=True)]
+    launched = of_launchers(run, {item.event.id: item.fresh for item in measured})
+    found = [_weighed(item, score, kinds, launched) for item, score in zip(measured, scores, strict=True)]
     return tuple(sorted(found, key=lambda item: (-item.score, item.event.id)))
 
 
-def _weighed(measured_event: MeasuredEvent, score: float, kinds: Mapping[str, str]) -> RankedEvent:
+def _weighed(
+    measured_event: MeasuredEvent, score: float, kinds: Mapping[str, str], launched: Collection[str]
+) -> RankedEvent:
     why = [measured_event.why] if measured_event.why else []
     those = {kinds[unit] for unit in measured_event.nodes if unit in kinds}
     alike = sum(kind in those for kind in kinds.values())
@@ -87,10 +92,11 @@ def _weighed(measured_event: MeasuredEvent, score: float, kinds: Mapping[str, st
         measured_event.fresh,
         measured_event.harm,
         measured_event.near,
-        measured_event.consequence,
+        measured_event.consequence or measured_event.event.id in launched,
         tuple(why),
         measured_event.nodes,
         measured_event.raised,
+        measured_event.event.id in launched,
     )
 
 
@@ -104,8 +110,19 @@ def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
         told = [
             ranked_event for ranked_event in told if not ranked_event.consequence or by_signal(ranked_event.spot.text)
         ]
-    told = _without_copies(told)
+    told = _without_copies(_with_first_report(told, weighed))
     return tuple(told) or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)
+
+
+def _with_first_report(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent]) -> list[RankedEvent]:
+    """The events with the first of a launcher's reports in place of all: the others report what came of it."""
+    if not any(item.launched for item in told):
+        return list(told)
+    first = min((item for item in weighed if item.launched), key=lambda item: item.spot.order)
+    best = next(item for item in told if item.launched)
+    return [
+        replace(first, score=best.score) if item is best else item for item in told if item is best or not item.launched
+    ]
 
 
 def _without_copies(told: Sequence[RankedEvent]) -> list[RankedEvent]:

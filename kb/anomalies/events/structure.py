@@ -17,6 +17,7 @@ from kb.anomalies.runs.baseline_diff import NEW
 
 CAUGHT = 0.3  # share of the estimate that remains for an exception that was caught
 MILD = 0.2  # harm of a line that says nothing bad
+TWICE = 1.0  # powers of two by which an event must exceed the good run to count as more than chance
 UNCAUGHT = 0.7  # least estimate of the first exception that nobody caught
 FINAL = 0.6  # of the last line of one rank
 REPEATED = 0.5  # of a line that one rank repeats
@@ -80,7 +81,7 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
 
 def _is_usual(item: MeasuredEvent) -> bool:
     """Whether a healthy run prints it, too, no less often, and it says nothing bad."""
-    return item.fresh == 0.0 and item.harm < MILD and item.features["excess"] <= 0.0 and not item.features["value"]
+    return item.fresh == 0.0 and item.harm < MILD and item.features["excess"] < TWICE and not item.higher
 
 
 def _is_repeated(item: MeasuredEvent) -> bool:
@@ -89,5 +90,5 @@ def _is_repeated(item: MeasuredEvent) -> bool:
         return False
     seen = item.event.nodes[next(iter(item.nodes))]
     rare = item.fresh >= NEW and len(item.event.nodes) == 1
-    excess = item.features["excess"] >= 1.0 and item.features["peers"] >= 1.0
+    excess = item.fresh > 0.0 and item.features["excess"] >= 1.0 and item.features["peers"] >= 1.0
     return seen.count >= LEAST_REPEATED and item.ends_near and (rare or excess)

@@ -27,7 +27,13 @@ SHORTEST = 2.0  # seconds
 def absences(run: RunProfile, off: Mapping[str, float], interval: float, at: float | None) -> tuple[OddNode, ...]:
     """Nodes with something missing, each with its last line, the surest first. `at`: when the run turned; `interval`: seconds per step line."""
     found: dict[str, OddNode] = {}
-    for odd in (*ended_early(run, off, interval), *_without_cry(run, off, at), *_stopped(run, off, interval)):
+    cry = _without_cry(run, off, at)
+    for odd in (
+        *ended_early(run, off, interval),
+        *cry,
+        *_stopped(run, off, interval),
+        *(() if cry else _one_less(run)),
+    ):
         found.setdefault(odd.node, odd)
     last = last_lines(run)
     told = [odd if odd.spot else replace(odd, spot=last.get(odd.node)) for odd in found.values()]
@@ -63,13 +69,13 @@ def _without_cry(run: RunProfile, off: Mapping[str, float], at: float | None) ->
     units = _units(run)
     if len(units) < FEWEST_PEERS:
         return []
-    ended = _told_to_stop(run)
+    ended, usual = _told_to_stop(run), _last_usual(run)
     crying = {
         node
         for event in run.events.values()
         if is_raised(event.text) or is_consequence(event.text)
         for node, seen in event.nodes.items()
-        if any(_cries(spot, ended, off, at) for spot in seen.spots)
+        if any(_cries(spot, ended, off, at) and spot.offset > usual.get((node, spot.source), -1) for spot in seen.spots)
     }
     mute = sorted(units - crying)
     elsewhere = odd_stack(run, off, at)
@@ -82,6 +88,19 @@ def _without_cry(run: RunProfile, off: Mapping[str, float], at: float | None) ->
     stop = ended.get(mute[0])
     spot = _last_before(run, mute[0], stop) if stop else None
     return [OddNode(mute[0], 0.6, "all others report an error or a lost peer, and this one does not", (), spot)]
+
+
+def _last_usual(run: RunProfile) -> Mapping[tuple[str, str], int]:
+    """By node and source the offset of the last line that most nodes print again and again: a cry before it was survived."""
+    units = len(_units(run))
+    found: dict[tuple[str, str], int] = {}
+    for event in run.events.values():
+        usual = len(event.nodes) * 2 > units and event.count > 2 * len(event.nodes)
+        if usual and not is_raised(event.text) and not is_consequence(event.text) and not is_body(event.text):
+            for node, seen in event.nodes.items():
+                for spot in seen.spots:
+                    found[node, spot.source] = max(spot.offset, found.get((node, spot.source), -1))
+    return found
 
 
 def _cries(spot: LineRef, ended: Mapping[str, LineRef], off: Mapping[str, float], at: float | None) -> bool:
@@ -141,6 +160,35 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float) -> list
                 why = f"{_others(len(ends) - 1)} print this for {gap:.0f} s longer"
                 found[node] = (event.count, OddNode(node, 0.5, why, (event.id,), spot))
     return [odd for _, odd in found.values()]
+
+
+def _one_less(run: RunProfile) -> list[OddNode]:
+    """The one rank that did not print a regular line once more, where all others printed it equally often and nobody reports an error.
+
+    So it is when all wait for one: each came as far as the others, and the one did not come to the next line.
+    """
+    units = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
+    usual = _last_usual(run)
+    behind: dict[str, tuple[int, str]] = {}
+    for event in sorted(run.events.values(), key=lambda item: item.id):
+        cries = is_raised(event.text) or is_consequence(event.text)
+        if cries and any(
+            spot.offset > usual.get((node, spot.source), -1)
+            for node, seen in event.nodes.items()
+            for spot in seen.spots
+        ):
+            return []
+        counts = {node: seen.count for node, seen in event.nodes.items() if node in units}
+        if cries or len(units) <= FEWEST_PEERS or len(counts) < len(units) or min(counts.values()) < REGULAR:
+            continue
+        most = max(counts.values())
+        fewer = [node for node, count in counts.items() if count != most]
+        if len(fewer) == 1 and counts[fewer[0]] == most - 1:
+            behind[fewer[0]] = (event.count, event.id)
+    if len(behind) != 1:
+        return []
+    ((node, (_, name)),) = behind.items()
+    return [OddNode(node, 0.6, f"the {len(units) - 1} others printed one more regular line", (name,))]
 
 
 def _others(count: int) -> str:

@@ -17,6 +17,7 @@ from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import by_signal, harm, is_consequence, is_raised
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
+from kb.anomalies.nodes.members import odd_status
 from kb.anomalies.nodes.mentions import NodeNames
 from kb.anomalies.nodes.odd_stacks import odd_stack
 from kb.anomalies.nodes.peers import OddNode, isolated, lacking, off_values, silent
@@ -100,6 +101,7 @@ def node_evidence(
         look.by_ranks()
         look.by_told(told)
         look.by_shape()
+        look.by_status()
     return {node: found for node, found in look.found.items() if node in comparable}
 
 
@@ -398,6 +400,12 @@ class _EvidenceCollector:
         several = min(MOST_FOREST, max(1, len(self._heard) // 3))  # of few nodes, not all differ from the others
         for place, odd in enumerate(isolated(run, weight)[:several]):
             self.found[odd.node].take("forest", 1 / (1 + place) if odd.score else 0.0, odd)
+
+    def by_status(self) -> None:
+        """The rank that ended with another status than the others."""
+        odd = odd_status(self._run)
+        if odd is not None and odd.node in self.found:
+            self.found[odd.node].take("status", 1.0, odd)
 
 
 def is_of_a_line(why: str) -> bool:

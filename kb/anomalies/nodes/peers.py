@@ -29,7 +29,7 @@ UNLIKELY = 0.01
 LACKS = "it printed common lines less often than its peers"
 FAR = 6.0  # spreads from the usual value
 FEWEST_LINES = 2  # since a time, for their numbers to be compared
-_STAMPS = re.compile(
+STAMPS = re.compile(
     r"\d{2,4}[-/]\d\d[-/]\d{2,4}[ T-]?|\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\[\d+\.\d+\]|\b0x[0-9a-f]+\b|\bpid[= ]?\d+|(?<=[\w.]):\d+"
 )
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\d)")
@@ -78,7 +78,9 @@ def usual_end(run: RunProfile, off: Mapping[str, float]) -> float | None:
 
 def ended_early(run: RunProfile, off: Mapping[str, float], interval: float) -> tuple[OddNode, ...]:
     """Nodes, of at least three, whose log ends long before the others' do."""
-    ends = _ends(run, off)
+    kinds = run.kinds()
+    logs = {unit for unit, kind in kinds.items() if kind == "log"}
+    ends = {node: end for node, end in _ends(run, off).items() if len(logs) == len(kinds) or node not in logs}
     if len(ends) < 3:
         return ()
     usual = median(ends.values())
@@ -220,7 +222,7 @@ def _numbers(event: RunEvent, since: float | None, off: Mapping[str, float]) -> 
 
 def numbers_in(line: str) -> list[float]:
     """The numbers of a line in order, without times, addresses and process ids."""
-    return [float(number) for number in _NUMBER.findall(_STAMPS.sub(" ", line))]
+    return [float(number) for number in _NUMBER.findall(STAMPS.sub(" ", line))]
 
 
 def _doublings(value: float, usual: float) -> float:

@@ -24,6 +24,7 @@ WEIGHTS: Mapping[str, float] = {
     "drifts": 1.50,  # set by hand: synthetic runs have too few of them
     "behind": 3.0,  # likewise
     "apart": 2.0,
+    "status": 1.5,  # by a launcher's table
     "named": 2.34,
     "quiet": 0.95,
     "misses": 0.52,

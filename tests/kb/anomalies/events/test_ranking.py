@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent
 from kb.anomalies.events.ranking import RankedEvent, choose_events
 
@@ -24,3 +26,13 @@ def test_words_on_a_process_of_each_host_are_one_event_shown_by_its_first_line()
     assert (told.spot, told.score) == (early.spot, 0.8)
     other = an_event("chute map of this member lists <*> mouths", 7.0)
     assert choose_events((late, other)) == (late, other)
+
+
+def test_of_a_launchers_reports_the_first_is_told_and_none_beside_a_cause() -> None:
+    """The others report what came of it."""
+    late = replace(an_event("members that are left: <*>", 9.0, 0.8), consequence=True, launched=True)
+    early = replace(an_event("member <*> left with status <*>", 8.0, 0.3), consequence=True, launched=True)
+    (told,) = choose_events((late, early))
+    assert (told.spot, told.score) == (early.spot, 0.8)
+    cause = an_event("chute map of this member lists <*> mouths", 7.0)
+    assert choose_events((late, early, cause)) == (cause,)

@@ -70,3 +70,11 @@ def test_a_line_that_one_rank_repeats_until_the_end_is_told() -> None:
     assert scores(an_event("lease not renewed", 3, 70, 5, ends_near=True)) == [REPEATED]
     assert scores(an_event("lease not renewed", 3, 70, 2, ends_near=True)) == [0.2]
     assert scores(an_event("lease not renewed", 3, 70, 5)) == [0.2]
+
+
+def test_a_line_that_a_healthy_run_has_about_as_often_is_usual() -> None:
+    """Some more are chance, also where a number in it is higher, unless the others' numbers are all alike."""
+    event = an_event("sampled <*> counters", 3, 70, fresh=0.0, harm=0.0, features={"excess": 0.6, "peers": 1.0})
+    assert scores(event) == [CAUGHT * 0.2]
+    assert scores(replace(event, higher=True)) == [0.2]
+    assert scores(replace(event, features={"excess": 1.5, "peers": 1.0})) == [0.2]

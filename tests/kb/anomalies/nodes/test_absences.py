@@ -99,3 +99,29 @@ def test_a_line_that_only_some_ranks_print_now_and_then_does_not_stop() -> None:
         "rank 0": [1.0, 2.0, 3.0, 4.0]
     }
     assert absences(a_run(beats({}), an_event("slow read", some)), {}, 1.0, None) == ()
+
+
+def test_an_error_that_a_rank_survived_is_no_cry() -> None:
+    """It went on with its heartbeat, then it fell silent while the others lost a peer."""
+    caught = an_event("KeyError: <*> [in pulse (hum.py)]", {"rank 3": [12.0]})
+    lost = an_event("RuntimeError: Connection closed by peer", {rank: [40.0] for rank in RANKS if rank != "rank 3"})
+    (odd,) = absences(a_run(beats({}), caught, lost), {}, 10.0, None)
+    assert odd.node == "rank 3"
+
+
+def test_the_one_rank_that_did_not_come_to_the_next_line_is_found() -> None:
+    """All others printed it once more, and wait."""
+    asks = an_event("asks for a sample", {rank: [float(second) for second in range(30)] for rank in RANKS})
+    gets = {rank: [float(second) for second in range(29 if rank == "rank 2" else 30)] for rank in RANKS}
+    (odd,) = absences(a_run(asks, an_event("has a sample", gets)), {}, 10.0, None)
+    assert (odd.node, odd.why) == ("rank 2", "the 7 others printed one more regular line")
+    gets["rank 5"] = gets["rank 2"]
+    assert absences(a_run(asks, an_event("has a sample", gets)), {}, 10.0, None) == ()
+
+
+def test_a_launchers_log_is_not_compared_with_those_of_ranks() -> None:
+    """It writes when it starts them, and at their end."""
+    run = a_run(beats({}))
+    told = LineRef("launcher.log", 0, "spawned 7", None, 1.0, "launcher.log")
+    voices = (*run.voices, RunSource("launcher.log", "launcher.log", None, 8, told))
+    assert absences(replace(run, voices=voices), {}, 1.0, None) == ()

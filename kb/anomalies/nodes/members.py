@@ -1,0 +1,84 @@
+"""Reads what launchers report of the members that they started: who ended, and with which status.
+
+A launcher writes in a log of its own, or between the lines of the ranks. That a member ended is a consequence of what the member says, and
+what a launcher says after that follows from it. Recognised are words, and tables: lines of one kind with a different member in each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile
+from kb.anomalies.nodes.peers import STAMPS, OddNode
+from kb.anomalies.runs.baseline_diff import NEW
+
+FEWEST_MEMBERS = 3  # of a table
+ALL_BUT_FEW = 0.7  # share of the ranks that a table names
+_ENDED = re.compile(
+    r"(?i)\b(?:exit(?:ed|s)?|ended|left|died|terminated|finished|stopped|returned|gone|quit|crashed)\b[^;]{0,80}?"
+    r"\b(?:status|code|rc|signal|with)\b\W{0,3}-?\d+"
+)
+_INTEGER = re.compile(r"(?<![\d.])-?\d{1,5}(?![\d.]*\d)")
+
+
+def of_launchers(run: RunProfile, fresh: Mapping[str, float]) -> frozenset[str]:
+    """The events in which launchers report the end of members, and those that follow in the same log.
+
+    `fresh`: by event, 0 to 1, how little the good run has of it.
+    """
+    logs = launchers(run)
+    own = [event for event in run.events.values() if event.nodes.keys() <= logs and fresh.get(event.id, 0.0) >= NEW]
+    reports = {event.id for event in own if _ENDED.search(_spots(event)[0].text) or members_in(event, run)}
+    first: dict[str, int] = {}
+    for spot in (spot for event in own if event.id in reports for spot in _spots(event)):
+        first[spot.source] = min(spot.offset, first.get(spot.source, spot.offset))
+    behind = {
+        event.id for event in own if all(spot.offset > first.get(spot.source, spot.offset) for spot in _spots(event))
+    }
+    return frozenset(reports | behind)
+
+
+def launchers(run: RunProfile) -> frozenset[str]:
+    """The units that are neither a rank nor a node, beside those that are."""
+    kinds = run.kinds()
+    logs = frozenset(unit for unit, kind in kinds.items() if kind == "log") | {JOB}
+    return logs if any(kind == "rank" for kind in kinds.values()) else frozenset()
+
+
+def members_in(event: RunEvent, run: RunProfile) -> Mapping[int, LineRef]:
+    """By rank the line of a table that is about it; none if the lines are no table of the ranks."""
+    ranks = {int(unit.removeprefix(RANK)) for unit, kind in run.kinds().items() if kind == "rank"}
+    spots = _spots(event)
+    if len(spots) < max(FEWEST_MEMBERS, ALL_BUT_FEW * min(len(ranks), len(spots) + 1)):
+        return {}
+    rows = [_integers(spot.text) for spot in spots]
+    for place in range(min(map(len, rows))):
+        told = [row[place] for row in rows]
+        if len(set(told)) == len(told) and set(told) <= ranks:
+            return dict(zip(told, spots, strict=True))
+    return {}
+
+
+def odd_status(run: RunProfile) -> OddNode | None:
+    """The one rank that a launcher's table reports with another status than all others."""
+    for event in sorted(run.events.values(), key=lambda item: item.id):
+        if not event.nodes.keys() <= launchers(run):
+            continue
+        table = members_in(event, run)
+        ends = {rank: _integers(spot.text)[-1] for rank, spot in table.items()}
+        usual = Counter(ends.values()).most_common(1)
+        odd = [rank for rank, status in ends.items() if status != usual[0][0]]
+        if len(ends) > FEWEST_MEMBERS and len(odd) == 1:
+            why = f"the launcher reports status {ends[odd[0]]} for it, {usual[0][0]} for the others"
+            return OddNode(f"{RANK}{odd[0]}", 0.8, why, (event.id,), table[odd[0]])
+    return None
+
+
+def _integers(line: str) -> list[int]:
+    return [int(number) for number in _INTEGER.findall(STAMPS.sub(" ", line))]
+
+
+def _spots(event: RunEvent) -> list[LineRef]:
+    return [spot for seen in event.nodes.values() for spot in seen.spots]

@@ -1,0 +1,41 @@
+"""Whether the one who wrote a line went on after it (kb.anomalies.events.survival)."""
+
+from __future__ import annotations
+
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile
+from kb.anomalies.events.survival import Survival
+from kb.anomalies.time.run_end import LineTimes, RunEnding
+
+RAISED = "OSError: lamp <*> is not on the bus [in read (lamps.py)]"
+LOST = "RuntimeError: Connection closed by peer [in all_reduce (ring.py)]"
+CHAINED = "During handling of the above exception, another exception occurred:"
+
+
+def survives(*lines: tuple[str, int, float]) -> bool:
+    """Whether rank 1 survives its exception at byte 50 of its log, 5 s after the start, given other lines: text, byte, time."""
+    found: dict[str, list[LineRef]] = {}
+    for text, at, time in ((RAISED, 50, 5.0), *lines):
+        rank = 0 if at < 0 else 1  # of another rank
+        found.setdefault(text, []).append(LineRef(f"{rank}.log", abs(at), text, None, time, f"rank {rank}", rank))
+    events = {text: RunEvent(text, text, None, {at[0].node: NodeEvent(1, tuple(at))}) for text, at in found.items()}
+    run = RunProfile(events)
+    look = Survival(run, {}, RunEnding(None, 0.0, 9.0, 1.0, crashed=True, well=False), LineTimes(run, {}), 2)
+    return look.went_on(found[RAISED][0], 5.0)
+
+
+def test_an_exception_that_nothing_follows_may_have_ended_its_rank() -> None:
+    """What the rank said before it proves nothing."""
+    assert not survives(("buffer <*> recycled", 20, 2.0))
+
+
+def test_a_rank_that_goes_on_in_words_used_before_survived() -> None:
+    """By whomever: a process that ends uses others."""
+    assert survives(("buffer <*> recycled", 90, 8.0), ("buffer <*> recycled", -10, 1.0))
+    assert not survives(("leaked semaphores: <*>", 90, 8.0))
+
+
+def test_a_rank_that_loses_a_peer_later_was_alive() -> None:
+    """Unless the one exception came of the other."""
+    assert survives((LOST, 200, 7.0))
+    assert not survives((LOST, 200, 7.0), (CHAINED, 100, 5.0))
+    assert not survives((LOST, 20, 2.0))
