@@ -39,6 +39,7 @@ class Survival:
         self.routine, self._own_routine = self._last_routine()
         self._words = self._by_speaker()
         self._losses, self._chains = self._lost_peers()
+        self._others_did_not = self._has_last()
 
     def most_went_on(self, where: Mapping[str, NodeEvent]) -> bool:
         """Whether most speakers of an exception went on after it."""
@@ -72,8 +73,26 @@ class Survival:
         later = self._words.get(speaker, [])
         if when is not None and any(first < when - EARLIER for at, first in later if at > spot.offset):
             return True
-        lost = [at for at in self._losses.get(speaker, ()) if at > spot.offset]
+        return self._others_did_not and self._lost_later(spot)
+
+    def _lost_later(self, spot: LineRef) -> bool:
+        """Whether the speaker lost a peer after a line, in an exception of its own."""
+        lost = [at for at in self._losses.get((spot.source, spot.rank), ()) if at > spot.offset]
         return bool(lost) and not any(spot.offset < at < lost[0] for at in self._chains.get(spot.source, ()))
+
+    def _has_last(self) -> bool:
+        """Whether any rank raised an exception after which it lost no peer: then those that did were alive, else all of it is one end."""
+        return any(
+            spot.rank is not None and not self._lost_later(spot)
+            for event in self._run.events.values()
+            if is_raised(event.text) and not is_consequence(event.text) and self._is_new(event)
+            for seen in event.nodes.values()
+            for spot in seen.spots[-1:]
+        )
+
+    def _is_new(self, event: RunEvent) -> bool:
+        one = self._compared.get(event.id)
+        return one is None or one.fresh >= 0.5
 
     def _steps_behind(self, spot: LineRef) -> bool:
         """Whether the job's steps went on in the source of a line after it."""

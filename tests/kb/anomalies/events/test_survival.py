@@ -35,7 +35,9 @@ def test_a_rank_that_goes_on_in_words_used_before_survived() -> None:
 
 
 def test_a_rank_that_loses_a_peer_later_was_alive() -> None:
-    """Unless the one exception came of the other."""
-    assert survives((LOST, 200, 7.0))
-    assert not survives((LOST, 200, 7.0), (CHAINED, 100, 5.0))
-    assert not survives((LOST, 20, 2.0))
+    """Unless the one exception came of the other, or no other rank has one that ended it."""
+    ended = ("Adrift: buoy <*> is loose [in check (buoys.py)]", -60, 6.5)
+    assert survives((LOST, 200, 7.0), ended)
+    assert not survives((LOST, 200, 7.0))
+    assert not survives((LOST, 200, 7.0), (CHAINED, 100, 5.0), ended)
+    assert not survives((LOST, 20, 2.0), ended)
