@@ -1,7 +1,7 @@
 """Finds out whether the one who wrote a line, or the job, went on after it: then an exception was caught, and a complaint was no last word.
 
-An exception that nobody catches ends its process. What the process prints afterwards, in words that were used before, shows that it did
-not; so does a separate exception about a lost peer, which only a living process can lose. What first comes after it may be its end.
+An exception that nobody catches ends its process. What the process prints afterwards, in words that were used before, here and in good
+runs, shows that it did not; so does a separate exception about a lost peer, which only a living process can lose. What first comes after it may be its end.
 """
 
 from __future__ import annotations
@@ -85,14 +85,17 @@ class Survival:
         return any(
             spot.rank is not None and not self._lost_later(spot)
             for event in self._run.events.values()
-            if is_raised(event.text) and not is_consequence(event.text) and self._is_new(event)
+            if is_raised(event.text) and not is_consequence(event.text) and not self._is_known(event)
             for seen in event.nodes.values()
             for spot in seen.spots[-1:]
         )
 
+    def _is_known(self, event: RunEvent) -> bool:
+        return event.id in self._compared and not self._is_new(event)
+
     def _is_new(self, event: RunEvent) -> bool:
         one = self._compared.get(event.id)
-        return one is None or one.fresh >= 0.5
+        return one is not None and one.fresh >= 0.5
 
     def _steps_behind(self, spot: LineRef) -> bool:
         """Whether the job's steps went on in the source of a line after it."""
@@ -137,8 +140,8 @@ class Survival:
         """By speaker the places of lines that report no failure, each with when its words were first used by anybody."""
         found: dict[_Speaker, list[tuple[int, float]]] = defaultdict(list)
         for event in self._run.events.values():
-            if is_consequence(event.text) or is_raised(event.text) or is_body(event.text):
-                continue
+            if self._is_new(event) or is_consequence(event.text) or is_raised(event.text) or is_body(event.text):
+                continue  # what is new may belong to the end
             spots = [spot for seen in event.nodes.values() for spot in seen.spots]
             first = min((time for spot in spots if (time := self._times.time(spot)) is not None), default=math.inf)
             for spot in spots:

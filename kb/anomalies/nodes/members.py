@@ -1,7 +1,8 @@
 """Reads what launchers report of the members that they started: who ended, and with which status.
 
 A launcher writes in a log of its own, or between the lines of the ranks. That a member ended is a consequence of what the member says, and
-what a launcher says after that follows from it. Recognised are words, and tables: lines of one kind with a different member in each.
+what a launcher says after that follows from it; not so where a signal ended a member, which could not say why. Recognised are words, and
+tables: lines of one kind with a different member in each.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile
+from kb.anomalies.core.severity_words import by_signal
 from kb.anomalies.nodes.peers import STAMPS, OddNode
 from kb.anomalies.runs.baseline_diff import NEW
 
@@ -29,7 +31,11 @@ def of_launchers(run: RunProfile, fresh: Mapping[str, float]) -> frozenset[str]:
     `fresh`: by event, 0 to 1, how little the good run has of it.
     """
     logs = launchers(run)
-    own = [event for event in run.events.values() if event.nodes.keys() <= logs and fresh.get(event.id, 0.0) >= NEW]
+    own = [
+        event
+        for event in run.events.values()
+        if event.nodes.keys() <= logs and fresh.get(event.id, 0.0) >= NEW and not by_signal(_spots(event)[0].text)
+    ]
     reports = {event.id for event in own if _ENDED.search(_spots(event)[0].text) or members_in(event, run)}
     first: dict[str, int] = {}
     for spot in (spot for event in own if event.id in reports for spot in _spots(event)):
