@@ -278,7 +278,9 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         remediation=tuple(
             RemedyStep(item.action, item.grade, with_hints(item.text, command), item.scope, command, item.verify)
             for item in best.steps()
-            for command in [filled(on_windows(item.command) if told.windows else item.command, told.suspects, job, package)]
+            for command in [
+                filled(on_windows(item.command) if told.windows else item.command, told.suspects, job, package)
+            ]
         ),
         cause=best.cause,
         impact=best.impact,

@@ -92,9 +92,7 @@ def package_of(lines: Iterable[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def filled(
-    command: str | None, suspects: Sequence[Suspect], job: str | None, package: str | None = None
-) -> str | None:
+def filled(command: str | None, suspects: Sequence[Suspect], job: str | None, package: str | None = None) -> str | None:
     """Return a command with the node and pod of the first suspect that has one, the job's id and the package in their places.
 
     The places are `<node>` and so on.

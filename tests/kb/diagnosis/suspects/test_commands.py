@@ -59,7 +59,10 @@ def test_what_to_put_in_is_said_for_what_stays():
 @pytest.mark.parametrize(
     ("lines", "package"),
     [
-        (("ValueError: this needs a map: it requires `fastmap`. You can install it with `pip install fastmap`",), "fastmap"),
+        (
+            ("ValueError: this needs a map: it requires `fastmap`. You can install it with `pip install fastmap`",),
+            "fastmap",
+        ),
         (("ImportError: This modeling file requires the 'rope_x' package",), "rope_x"),
         (("ImportError: PairLoader requires the pairs library but it was not found in your environment",), "pairs"),
         (("Please run: pip install -U --user pairs>=1.2",), "pairs"),
