@@ -151,15 +151,6 @@ def test_a_program_on_a_drive_with_a_letter_gets_no_commands_of_linux(base: tupl
     assert "which processes use it" in windows
 
 
-@pytest.mark.parametrize(("before", "started"), [("", False), ("Test Accuracy: 88.41  Loss: 0.36\n", True)])
-def test_an_option_refused_after_a_result_did_not_stop_the_start(
-    base: tuple[Knowledge, Matcher], before: str, started: bool
-) -> None:
-    """A script that runs several commands may have trained in an earlier one."""
-    text = words(report(base, train=before + "usage: fit.py [-h]\nfit.py: error: unrecognized arguments: -q 8\n"))
-    assert ("before training starts" not in text) == started
-
-
 def test_a_loss_breaks_between_two_logged_steps(base: tuple[Knowledge, Matcher]) -> None:
     """After the last one that was sound, also where it was printed as a finite number for a while."""
     losses = ["2.4", "2.3", "2.2", "nan", "nan", "nan", "nan"]
