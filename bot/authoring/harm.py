@@ -140,7 +140,8 @@ def _rank_first(case: LabelledCase, report: Report) -> bool | None:
     suspects = report.diagnoses[0].suspects if report.diagnoses else ()
     (wanted,) = case.ranks
     if isinstance(wanted, int):
-        return next((suspect.rank for suspect in suspects if suspect.rank is not None), None) == wanted
+        numbers = (suspect.local_rank if suspect.rank is None else suspect.rank for suspect in suspects)
+        return next((number for number in numbers if number is not None), None) == wanted
     first = suspects[0] if suspects else None
     said = (first.node, first.gpu.pci if first.gpu else None) if first else ()
     return _place_name(wanted) in {_place_name(name) for name in said if name}

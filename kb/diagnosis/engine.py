@@ -22,7 +22,7 @@ from kb.diagnosis.owner import lies_in, owner
 from kb.diagnosis.place import ended_in, place_in_epoch, place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
-from kb.diagnosis.recovery import RunFacts, decide, price
+from kb.diagnosis.recovery import RunFacts, decide, in_line, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.commands import filled, on_windows, package_of, slurm_job, with_hints
@@ -113,6 +113,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         saved=run.get("checkpoint") == "some",
     )
     decision = decide(rulebook, ranked, suspects, run_facts)
+    diagnoses = in_line(diagnoses, decision.advice)
     report = Report(
         id="",
         fingerprint=_fingerprint(verdict, ranked),

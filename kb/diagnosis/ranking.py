@@ -32,6 +32,10 @@ _ENDS = frozenset({"killed", "segfault", "peer_failure"})  # what ends a process
 INNER = 0.3  # the first exception of a chain
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})  # the platform or a person ended the run
 UNKNOWN_CAUSE = "unknown"  # id of the fault class for lines that report a failure without its cause
+CANCELLED = "cancelled"  # id of the fault class for jobs that somebody stopped
+ENDS = "peer_failure"  # what a fault that ends processes explains
+SOON = 600.0  # seconds within which a failure may be the consequence of another one
+NEAR = 4096  # bytes of a log after which the reason of a failure is still written
 NODE_LOST = "node_lost"  # id of the fault class for a node that is gone
 
 
@@ -59,7 +63,7 @@ def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
     symptoms = [finding for finding in shown if finding.is_symptom]
     scored = sorted(((_score(cause, causes, shown, facts), cause) for cause in causes), key=_by_score)
     ranked = _by_fault([(score, reasons, item) for (score, reasons), item in scored])
-    ranked = _of_one_chain(ranked, facts)
+    ranked = _without_consequences(_of_one_chain(ranked, facts), facts)
     left = symptoms
     if ranked:
         ranked[0], left = _fold(ranked[0], symptoms, facts)
@@ -104,6 +108,30 @@ def _of_one_chain(ranked: list[Ranked], facts: Facts) -> list[Ranked]:
     folded = tuple(finding for item in later for finding in item.findings)
     lead = replace(ranked[0], folded=(*ranked[0].folded, *folded))
     return [lead, *(item for item in ranked[1:] if item not in later)]
+
+
+def _without_consequences(ranked: list[Ranked], facts: Facts) -> list[Ranked]:
+    """Fold under the leading fault what it accounts for and what came with it or soon after: one event is one finding."""
+    if not ranked or ranked[0].best.fault.outlives:
+        return ranked
+    lead = ranked[0]
+    caused = [item for item in ranked[1:] if _follows(lead.best, item.best, facts)]
+    folded = tuple(finding for item in caused for finding in item.findings)
+    return [replace(lead, folded=(*lead.folded, *folded)), *(item for item in ranked[1:] if item not in caused)]
+
+
+def _follows(cause: Finding, effect: Finding, facts: Facts) -> bool:
+    """Whether a failure is one that a cause explains, and was not reported clearly before it, long after it or by another attempt."""
+    if not explains(cause, effect) or explains(effect, cause) or effect.first.kind == "series":
+        return False
+    first, then = cause.first, effect.first
+    if first.time is not None and then.time is not None and abs(then.time - first.time) > SOON:
+        return False
+    if first.stream != then.stream:
+        return precedes(first, then) > 0
+    again = facts.streams[first.stream].started_again(min(first.offset, then.offset))
+    apart = again is not None and again <= max(first.offset, then.offset)
+    return not apart and first.offset - then.offset < NEAR
 
 
 def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:
@@ -218,7 +246,9 @@ def explains(cause: Finding, effect: Finding) -> bool:
     """
     if cause.only_warned and effect.rule.fallback:
         return False
-    if effect.is_symptom and {cause.fault.id, effect.fault.id} <= STOPS:  # who sent the signal is known
+    if {cause.fault.id, effect.fault.id} <= STOPS and (  # who sent the signal, or had the job cancelled, is known
+        effect.is_symptom or (effect.fault.id == CANCELLED and cause.fault.id != CANCELLED and not cause.is_symptom)
+    ):
         return True
     wanted = {effect.fault.id, effect.rule.id}
     if effect.is_symptom and effect.fault.id == UNKNOWN_CAUSE:  # a line of its rule that gives no cause
@@ -295,10 +325,17 @@ def _fold(cause: Ranked, symptoms: Sequence[Finding], facts: Facts) -> tuple[Ran
     folded = [
         symptom
         for symptom in symptoms
-        if any(explains(finding, symptom) for finding in cause.findings) and not _on_living_node(cause, symptom, facts)
+        if any(explains(finding, symptom) or _brought(finding, symptom) for finding in cause.findings)
+        and not _on_living_node(cause, symptom, facts)
     ]
     left = [symptom for symptom in symptoms if symptom not in folded]
     return replace(cause, folded=(*cause.folded, *folded)), left
+
+
+def _brought(cause: Finding, symptom: Finding) -> bool:
+    """Whether a cause that ends processes came before an abort or an outside signal, of which nothing else is known."""
+    bare = symptom.rule.fallback and not symptom.fault.symptom
+    return bare and ENDS in cause.fault.explains and precedes(cause.first, symptom.first) > 0
 
 
 def _on_living_node(cause: Ranked, symptom: Finding, facts: Facts) -> bool:

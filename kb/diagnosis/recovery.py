@@ -24,13 +24,14 @@ from kb.facts.gpus import gpu_count
 from kb.facts.history import EarlierAttempt, History, nodes_digest
 from kb.facts.job_facts import Facts
 from kb.model import ProgressPoint
-from kb.report import ONE_END, Advice, Decision, Exclusion, Option, Progress, Suspect
+from kb.report import ONE_END, Advice, Decision, Diagnosis, Exclusion, Option, Progress, RemedyStep, Suspect
 from kb.rulebase.rule import Rulebook
 from kb.values import dataclass
 
 _BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
 _REPEATS: tuple[Advice, ...] = ("requeue", "restart_in_place", "resubmit")
 _SYMPTOM = "Only a symptom is known; until you know the cause, a rerun may fail too"
+_RESTARTS = frozenset({"restart_from_checkpoint", "restart_in_place", "resubmit", "exclude_node_job"})
 _SPOILS = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # from then on, the weights are wrong
 SINGLE = 2  # up to this many nodes count as a single suspect (the two ends of a link)
 POINTS = 32  # number of iteration lines used to compute the duration of a step
@@ -149,6 +150,17 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
         find_cause=best.is_symptom and advice == "fix_first",
     )
+
+
+def in_line(diagnoses: Sequence[Diagnosis], advice: Advice) -> tuple[Diagnosis, ...]:
+    """Return the diagnoses; where the decision is not to start the job again yet, those after the first without steps that do."""
+    if advice not in ("fix_first", "wait"):
+        return tuple(diagnoses)
+    return (*diagnoses[:1], *(replace(item, remediation=_without_restart(item)) for item in diagnoses[1:]))
+
+
+def _without_restart(diagnosis: Diagnosis) -> tuple[RemedyStep, ...]:
+    return tuple(step for step in diagnosis.remediation if step.action not in _RESTARTS)
 
 
 def _after_training(advice: Advice, why: str, left: str) -> tuple[Advice, str]:
@@ -308,7 +320,7 @@ def _past_the_limit(why: str, run: RunFacts) -> tuple[Advice, str]:
     if done.last_checkpoint is None and not run.saved:
         return (
             "resubmit",
-            "The logs show no complete checkpoint; without one, a rerun starts over and hits the limit again",
+            "The logs show no complete checkpoint; without one, a rerun starts over and may hit the limit again",
         )
     if last is None or "time_limit" not in last.faults or last.reached is None or done.last_iteration is None:
         return "requeue", why

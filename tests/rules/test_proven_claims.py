@@ -504,3 +504,12 @@ def test_a_fault_of_the_whole_job_has_no_row_for_its_place(engine: Matcher) -> N
     )
     assert suspected(report.diagnoses[0].suspects) == ""
     assert "Seen on" not in plain(report)
+
+
+def test_a_later_finding_does_not_restart_a_job_whose_cause_must_be_fixed(engine: Matcher) -> None:
+    """The first finding decides; an interrupt of the same run has no advice that contradicts it."""
+    text = "iter 0: loss nan, time 450.43ms\niter 1: loss nan, time 450.43ms\niter 2: loss nan, time 451.00ms\n"
+    text += 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n    step()\nKeyboardInterrupt\n'
+    report = diagnosed(engine, train=text)
+    assert [item.fault for item in report.diagnoses] == ["loss_not_finite", "cancelled"]
+    assert "restart" not in " ".join(step.text for step in report.diagnoses[1].remediation)

@@ -51,18 +51,35 @@ def test_a_cause_comes_before_its_symptom() -> None:
 
 def test_a_cause_comes_before_its_consequence_by_the_table() -> None:
     """A memory error of a GPU may look like memory exhausted; the other way it does not."""
-    one = stream(found={"oom#line": at(100), "ecc#line": at(200)})
-    places = ranked(OOM, ECC, streams=(one,))
-    assert order(places) == ["gpu_memory_ecc", "cuda_oom"]
+    (only,) = ranked(OOM, ECC, streams=(stream(found={"oom#line": at(100), "ecc#line": at(200)}),))
+    assert (only.best.rule.id, [finding.rule.id for finding in only.folded]) == ("ecc", ["oom"])
+    places = ranked(OOM, ECC, streams=(stream(found={"oom#line": at(100), "ecc#line": at(9000)}),))
+    assert order(places) == ["gpu_memory_ecc", "cuda_oom"]  # so long before its cause is another event
     assert any("consequence of: ecc" in reason for reason in places[1].reasons)
+
+
+@pytest.mark.parametrize(("first", "folded"), [(0.0, True), (5000.0, False)])
+def test_what_follows_long_after_is_another_failure(first: float, folded: bool) -> None:
+    """A fault accounts for what fails with it, not for what fails an hour later."""
+    one = stream(found={"ecc#line": at(100, 1000.0), "oom#line": at(200, 1000.0 + first)})
+    assert order(ranked(OOM, ECC, streams=(one,))) == ["gpu_memory_ecc", *([] if folded else ["cuda_oom"])]
+
+
+ABORT = replace(rule("abort", "code_bug", LINE, role="symptom"), fallback=True)
+
+
+@pytest.mark.parametrize(("abort", "folded"), [(300, True), (50, False)])
+def test_an_abort_after_a_failure_is_its_end(abort: int, folded: bool) -> None:
+    """It only reports that something came first, which then is known; an abort before it is another one."""
+    one = stream(found={"oom#line": at(100), "abort#line": at(abort)})
+    places = ranked(OOM, ABORT, streams=(one,))
+    assert ("abort" in [finding.rule.id for finding in places[0].folded]) is folded
 
 
 def test_a_line_is_no_consequence_of_itself() -> None:
     """Where a second rule reads the very lines of the first, and the table says that one explains the other."""
     same = stream(found={"oom#line": at(200), "ecc#line": at(200)})
     assert order(ranked(OOM, ECC, streams=(same,))) == ["gpu_memory_ecc"]
-    more = stream(found={"oom#line": [*at(100), *at(200)], "ecc#line": at(200)})
-    assert order(ranked(OOM, ECC, streams=(more,))) == ["gpu_memory_ecc", "cuda_oom"]
 
 
 def test_a_cause_seen_much_later_explains_nothing() -> None:
