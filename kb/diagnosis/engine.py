@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from kb.diagnosis.alike import one_finding_each
 from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.context.attempt import in_last_run, of_attempt
 from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, neighbours, worded
@@ -156,7 +157,7 @@ def answered(
     the caller already knows.
     """
     end = completion(facts) if end is None else end
-    heard = without_moderate_slowing(findings, end)
+    heard = without_moderate_slowing(one_finding_each(findings), end)
     findings = without_end_noise(heard, end, facts)
     ranked = rank(findings, facts)
     signs = without_helpers(failure_signs(facts), end)
