@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kb.diagnosis.conditions import by_time
 from kb.diagnosis.findings import Finding, reduced
+from kb.diagnosis.ranking import STOPS
 from kb.facts.signals import Signal
 from kb.regex.lazy import lazy_compile
 
@@ -58,7 +59,9 @@ def _words(signal: Signal) -> str:
 
 
 def _is_generic(finding: Finding, signal: Signal) -> bool:
-    return finding.rule.fallback and not finding.is_symptom and signal.kind == "exception"
+    """Whether it is an exception of which only a generic rule says something; the type of an interrupt says all of it."""
+    said = finding.fault.id in STOPS or finding.is_symptom
+    return finding.rule.fallback and not said and signal.kind == "exception"
 
 
 def _is_nameless(signal: Signal, findings: Sequence[Finding]) -> bool:
