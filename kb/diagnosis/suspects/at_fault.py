@@ -27,10 +27,12 @@ from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
 from kb.diagnosis.suspects.sighting import OWN_NUMBER
 from kb.facts.topology import Place, Places, names_a_node
+from kb.model import OF_MACHINES
 from kb.regex.lazy import lazy_compile
 from kb.report import REPORTED, SCHEDULER_ENDED, WAITING, WHOLE_JOB, EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
+_OF_A_NODE = OF_MACHINES | {"platform", "none"}  # domains of faults that can lie in one node of a job
 _RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale"})  # the same on all ranks
 _RUN_DETECTORS = frozenset({"loss_not_finite", "loss_spike", "lr_stuck", "lr_off_schedule", "loss_scale_minimum"})
 _IN_GROUP = lazy_compile(r"\[(?:PG (?:ID )?0 [^\]\n]{0,160})?Rank (\d{1,6})\] (?=.{0,60}(?:[Ww]atchdog|NCCL|thread))")
@@ -146,7 +148,18 @@ def _by_own_lines(
     if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
         return first
     found = shared_by_job(own, ranked.best.ranks, layout.places, quoted)
-    return found or _as_reporters(first_in_time(own), ranked, layout)
+    if found:
+        return found
+    first = first_in_time(own)
+    if _is_only_node(first, ranked.best, layout):
+        return (replace(first[0], why=REPORTED),)
+    return _as_reporters(first, ranked, layout)
+
+
+def _is_only_node(found: Sequence[Suspect], best: Finding, layout: JobLayout) -> bool:
+    """Whether the only suspect is the only node that these logs name: that its name stands before a message accuses no machine."""
+    alone = len(found) == 1 and found[0].kind == "node" and len(layout.places.nodes) <= 1
+    return alone and best.fault.domain not in _OF_A_NODE
 
 
 def _as_reporters(found: tuple[Suspect, ...], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:

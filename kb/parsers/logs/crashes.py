@@ -13,11 +13,11 @@ _FATAL = lazy_compile(rb"Fatal Python error: (.{1,300})")
 _RECEIVED = lazy_compile(rb"(?:\[([\w.-]{1,64}):(\d{1,9})\] )?\*\*\* Process received signal \*\*\*")
 _SIGNAL = lazy_compile(rb"Signal: ([A-Za-z ]{1,40}) \((\d{1,3})\)")
 _DETAIL = lazy_compile(rb"(?:Signal code|Failing at address): .{1,120}")
-# a frame of the stack that MPI prints, and libraries that only handle signals or call what they are given
+# A frame of the stack that MPI prints; the C library, in which a signal's trampoline lies, and what only calls what it is given;
+# above the trampoline, the libraries that handle signals.
 _FRAME = lazy_compile(rb"\[ ?\d{1,3}\] (?:\S{0,300}/)?(lib[\w.+-]{1,80}?\.so)[.\d]{0,16}\(")
-_CARRIERS = lazy_compile(
-    rb"lib(?:c|pthread|gcc_s|stdc\+\+|m|dl|rt)(?:-[\d.]+)?\.so|libopen-(?:pal|rte)\.so|libuc[sm]\.so|libpython[\d.]+m?\.so"
-)
+_CARRIERS = lazy_compile(rb"lib(?:c|pthread|gcc_s|stdc\+\+|m|dl|rt)(?:-[\d.]+)?\.so|libpython[\d.]+m?\.so")
+_HANDLERS = lazy_compile(rb"libopen-(?:pal|rte)\.so|libuc[sm]\.so")
 _MAX_FRAMES = 64  # lines below the signal that may be its stack
 _TERMINATE = lazy_compile(
     rb"terminate called (?:after throwing an instance of ['\"]([^'\"\n]{1,200})['\"]|(without an active exception|recursively))"
@@ -99,9 +99,12 @@ def _read_received(window: bytes, at: int) -> tuple[Structure, ...]:
 
 def _innermost_library(window: bytes, start: int, own: bytes) -> str:
     """Return the library of the first frame below a signal, by lines with the process' own prefix; empty without frames."""
+    handled = False  # whether the frames of the C library have come, in one of which the signal was delivered
     for _, _, line in lines_from(window, start, _MAX_FRAMES):
         frame = _FRAME.search(line) if own in line else None
-        if frame is not None and _CARRIERS.fullmatch(frame[1]) is None:
+        carries = frame is not None and _CARRIERS.fullmatch(frame[1]) is not None
+        handled = handled or carries
+        if frame is not None and not carries and (handled or _HANDLERS.fullmatch(frame[1]) is None):
             return text(frame[1])
         if own in line and b"End of error message" in line:
             break

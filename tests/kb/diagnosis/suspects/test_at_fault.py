@@ -115,6 +115,15 @@ def completion(node: str, rank: int, peer: str, status: int = 12) -> str:
 # Local evidence before what others say
 
 
+def test_the_only_node_of_the_logs_is_not_accused_of_a_fault_of_the_program() -> None:
+    """That its name stands before the message shows where it was; a second node would show that it stands out."""
+    raised = "".join(f"cn-a1: {line}\n" for line in KEY.splitlines())
+    (found,) = suspects_of(raised)
+    assert (found.kind, found.node, found.why) == ("node", "cn-a1", REPORTED)
+    (found,) = suspects_of(raised + "cn-a2: the corpus is ready\n", job=job(2, 1))
+    assert (found.node, found.why) == ("cn-a1", ALONE)
+
+
 def test_a_nodes_kernel_goes_before_the_peers_that_complain() -> None:
     """Link down in one node's kernel log; the three nodes that saw retries run out are not named."""
     logs = [(ref(f"cn-a{n}.log", node=f"cn-a{n}"), completion(f"cn-a{n}", n, "10.9.0.2")) for n in (1, 3, 4)]

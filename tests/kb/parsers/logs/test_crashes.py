@@ -102,6 +102,20 @@ def test_the_innermost_frame_that_mpi_prints_names_a_library():
     assert one(READERS, block).fields["library"] == "libnccl.so"
 
 
+def test_a_library_that_handles_signals_counts_below_the_c_library():
+    """Above it, it prints the stack; below, it is what crashed."""
+    head = (
+        "[cn-a9:41] *** Process received signal ***\n[cn-a9:41] Signal: Segmentation fault (11)\n"
+        "[cn-a9:41] Failing at address: 0x18\n"
+    )
+    handler = "[cn-a9:41] [ 0] /usr/lib64/libopen-pal.so.40(+0x1018df)[0x2acd9da198df]\n"
+    carrier = "[cn-a9:41] [ 1] /usr/lib64/libpthread.so.0(+0xf370)[0x2acd15aad370]\n"
+    caller = "[cn-a9:41] [ 3] /usr/lib64/libmpi.so.40(MPI_Bcast+0x18df)[0x2acd9da198df]\n"
+    assert one(READERS, head + handler + carrier + caller).fields["library"] == "libmpi.so"
+    inside = handler.replace("[ 0]", "[ 2]")
+    assert one(READERS, head + carrier + inside + caller).fields["library"] == "libopen-pal.so"
+
+
 def test_a_crash_without_frames_names_no_library():
     """A later line of the process is no frame."""
     block = (
