@@ -13,6 +13,7 @@ from kb.diagnosis.suspects.sighting import FIRST_FAILED
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.model import Structure
+from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
 from kb.report import EvidenceItem, Suspect
 
@@ -53,6 +54,23 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
             host = places.node(str(item.fields.get("host") or "") or None) or places.node_of(number)
             found.setdefault(number, Suspect("rank", host, number, why=why))
     return with_scores(found.values())
+
+
+def time_of_end(best: Finding, facts: Facts) -> float | None:
+    """Return when a launcher saw the first process fail that can have failed of a finding; None if none says it.
+
+    Only of the attempt in which its first line is: a launcher that starts the job again reports each attempt.
+    """
+    first = best.first
+    if first.stream < 0 or best.fault.outlives:
+        return None
+    begun, end = facts.streams[first.stream].attempt(first.offset)
+    times = []
+    for index, item in facts.structures("elastic_failure"):
+        within = index == first.stream and begun <= item.offset and (end is None or item.offset < end)
+        if within and _ends_like(item, best) and (not best.ranks or item.resource.rank in best.ranks):
+            times.append(find_time(str(item.fields.get("time") or "").encode()))
+    return min((time for time in times if time is not None), default=None)
 
 
 def _shared(best: Finding, findings: Sequence[Finding]) -> bool:

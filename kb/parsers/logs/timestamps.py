@@ -17,12 +17,14 @@ HEAD = 128  # a timestamp is within this many bytes of a line's start
 
 _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
 
-# The date in six formats, then the time. `re` allows each group name only once; `_date` joins them again.
+# The date in seven formats, then the time. With a year of two digits, it comes first (`23-05-18`), as BasicSR logs it.
+# `re` allows each group name only once; `_date` joins them again.
 STAMP = (
     rb"(?:"
     rb"(?<!\d)(?P<iso_y>(?:19|20)\d\d)[-/](?P<iso_m>\d\d)[-/](?P<iso_d>\d\d)[T _-]"
     rb"|(?<![0-9])(?:(?<![A-Za-z])(?P<compact_l>[IWEFDC]))?(?P<compact_y>20\d\d)(?P<compact_m>\d\d)(?P<compact_d>\d\d)[-T_ ]"
     rb"|(?<![\d/-])(?P<us_m>\d\d?)/(?P<us_d>\d\d?)/(?P<us_y>20\d\d),? "
+    rb"|(?<![\w/.:-])(?P<late_y>[12]\d)-(?P<late_m>0[1-9]|1[0-2])-(?P<late_d>0[1-9]|[12]\d|3[01]) "
     rb"|(?<![A-Za-z0-9])[IWEFDC](?P<glog_m>1[0-2]|0?[1-9])(?P<glog_d>[0-3]\d) "
     rb"|(?<![\d/-])(?P<short_m>\d\d)[-/](?P<short_d>\d\d) "
     rb"|(?<![A-Za-z])(?P<name_m>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<name_d>\d\d?) "
@@ -34,6 +36,7 @@ STAMP = (
     rb"(?(name_m)(?:(?<=[0-9CT])(?: [A-Z]{3,4})? (?P<name_y>20\d\d)(?![\d-]))?)"  # after other dates it is a process
 )
 _STAMP = lazy_compile(STAMP)
+_WITH_YEAR = tuple((f"{form}_y", f"{form}_m", f"{form}_d") for form in ("iso", "compact", "us", "late"))
 _CLOCK = lazy_compile(rb":[0-5]\d:[0-5]\d")  # a quick test; most lines have none
 _DATE_WIDTH = 24  # no date with its hour is longer
 
@@ -96,12 +99,10 @@ def is_glog(match: re.Match[bytes]) -> bool:
 
 
 def _date(match: re.Match[bytes], year: int | None) -> tuple[int, int, int] | None:
-    if match["iso_y"]:
-        return int(match["iso_y"]), int(match["iso_m"]), int(match["iso_d"])
-    if match["compact_y"]:
-        return int(match["compact_y"]), int(match["compact_m"]), int(match["compact_d"])
-    if match["us_y"]:
-        return int(match["us_y"]), int(match["us_m"]), int(match["us_d"])
+    names = next((names for names in _WITH_YEAR if match[names[0]]), None)
+    if names is not None:
+        told, month, day = (int(part) for part in match.group(*names))
+        return told + (2000 if told < 100 else 0), month, day
     if match["name_y"]:
         year = int(match["name_y"])
     if year is None:

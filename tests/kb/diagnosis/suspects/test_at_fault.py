@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -275,6 +276,20 @@ def test_the_launcher_tells_where_nothing_else_does() -> None:
     (first,) = suspects_of(KEY + block([(3, 1, "cn-a1")]), job=Job(world_size=8))
 
     assert (first.rank, first.node, first.why) == (3, "cn-a1", "first to fail according to the launcher")
+
+
+def test_the_launcher_tells_when_it_failed_where_no_line_does() -> None:
+    """Its table has a time; a line with a time of its own keeps it, and a process that aborted did not raise."""
+
+    def first_seen(text: str) -> tuple[float | None, bool]:
+        (first, *_) = diagnose(Evidence(streams=(scanned(text, BOOK, ref("logs/a.log")),)), BOOK).diagnoses
+        return first.first_seen, first.first_seen_own
+
+    told = datetime(2027, 2, 9, 17, 40, 8, tzinfo=UTC).timestamp()
+    assert first_seen(KEY + block([(3, 1, "cn-a1")])) == (told, True)
+    assert first_seen(KEY + block([(3, -6, "cn-a1")])) == (None, True)
+    stamped = "".join(f"2027-02-09 17:39:00 {line}\n" for line in KEY.splitlines())
+    assert first_seen(stamped + block([(3, 1, "cn-a1")])) == (told - 68, True)
 
 
 def test_a_process_that_ended_otherwise_did_not_print_the_traceback() -> None:
