@@ -128,13 +128,14 @@ def voted(hang: Hang) -> str:
 
 
 def place(diagnosis: Diagnosis, zone: TimeZone = "utc") -> Iterator[str]:
-    """Stage, iteration and time of its first occurrence."""
+    """Stage, iteration and time of its first occurrence. Outside the training loop, the iteration is the last one before it."""
     if diagnosis.stage:
         yield f"stage {diagnosis.stage}"
+    after = "" if diagnosis.stage in (None, "iterating") else "after "
     if diagnosis.iteration is not None:
-        yield f"iteration {diagnosis.iteration}"
+        yield f"{after}iteration {diagnosis.iteration}"
     elif diagnosis.epoch_iteration is not None:
-        yield f"iteration {within_epoch(diagnosis)}"
+        yield f"{after}iteration {within_epoch(diagnosis)}"
     if diagnosis.first_seen is not None:
         yield f"{'first seen' if diagnosis.first_seen_own else 'no earlier than'} {clock(diagnosis.first_seen, zone)}"
 

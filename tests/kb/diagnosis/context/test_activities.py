@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.render.phrases import place
 from kb.diagnosis.context.activities import activity, start_activity
 from kb.diagnosis.engine import diagnose
 from kb.facts.evidence import Evidence
@@ -88,3 +89,15 @@ def test_a_position_within_an_epoch_is_that_of_the_failure() -> None:
     lines = "".join(f"Epoch: [{epoch}][ {step}/500] loss 2.1\n" for epoch in (2, 3) for step in (0, 100, 200))
     (found,) = report_of(lines + "RuntimeError: it broke\n").diagnoses
     assert (found.iteration, found.epoch, found.epoch_iteration, found.epoch_iterations) == (None, 3, 200, 500)
+
+
+def test_outside_the_loop_the_iteration_is_the_last_one_before() -> None:
+    """An evaluation or a save belongs to no step."""
+    steps = "".join(f"iteration {step:6d}/   60 | lm loss: 2.5E+00\n" for step in (5, 10))
+    frames = (
+        'Traceback (most recent call last):\n  File "/app/run.py", line 9, in {}\n    go()\nRuntimeError: it broke\n'
+    )
+    (saving,) = report_of(steps + frames.format("save_checkpoint")).diagnoses
+    assert list(place(saving)) == ["stage saving", "after iteration 10"]
+    (iterating,) = report_of(steps + frames.format("train_step")).diagnoses
+    assert list(place(iterating)) == ["stage iterating", "iteration 10"]
