@@ -127,7 +127,7 @@ def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None
         return None
     raised = facts.streams[signal.stream].exceptions
     own = (item for item in raised if structure_start(item) <= signal.offset < item.end)
-    shown = next(filter(None, (start_activity(_innermost_first(item)) for item in own)), None)
+    shown: Stage | None = next(filter(None, (start_activity(_innermost_first(item)) for item in own)), None)
     return shown if stage in (_BEFORE_INIT if shown == "init" else _BEFORE_DATA) else None
 
 
