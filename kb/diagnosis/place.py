@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kb.diagnosis.context.activities import activity, start_activity
+from kb.diagnosis.context.activities import activity, computes, start_activity
 from kb.diagnosis.context.attempt import of_attempt, starts_after
 from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.findings import chain_span
@@ -53,7 +53,8 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         if first.kind in LAUNCHER_KINDS and facts.end is None:
             stage = None
     if stage == "launch" and own_frame(first, facts):
-        stage = "init"  # the program that was launched raised it
+        # the program that was launched raised it, before it called its model or in a loop that is not known
+        stage = None if any(computes(_innermost_first(item)) for item in _raised(first, facts)) else "init"
     stage = _by_frames(first, facts) or _by_start(first, stage, facts) or stage
     if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
         stage = "saving"
@@ -125,9 +126,8 @@ def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None
     """
     if stage not in (*_BEFORE_INIT, *_BEFORE_DATA) or _has_stepped(signal, facts):
         return None
-    raised = facts.streams[signal.stream].exceptions
-    own = (item for item in raised if structure_start(item) <= signal.offset < item.end)
-    shown: Stage | None = next(filter(None, (start_activity(_innermost_first(item)) for item in own)), None)
+    started = (start_activity(_innermost_first(item)) for item in _raised(signal, facts))
+    shown: Stage | None = next(filter(None, started), None)
     return shown if stage in (_BEFORE_INIT if shown == "init" else _BEFORE_DATA) else None
 
 
@@ -138,6 +138,12 @@ def _has_stepped(signal: Signal, facts: Facts) -> bool:
     if stream.points:
         return any(point.offset >= begun for point in stream.points)
     return any(other.points for other in facts.streams)
+
+
+def _raised(signal: Signal, facts: Facts) -> list[Structure]:
+    """Return the exceptions in whose traceback a line is."""
+    raised = facts.streams[signal.stream].exceptions
+    return [item for item in raised if structure_start(item) <= signal.offset < item.end]
 
 
 def _innermost_first(exception: Structure) -> list[str]:

@@ -57,7 +57,8 @@ class _Bar:
 
 def training_series(summary: StreamSummary) -> Series:
     """Return the series of a stream, with the bars of evaluations marked, and steps added to lines without one."""
-    series = _without_false_start(_without_elapsed(_with_epochs_as_such(summary.series)), summary)
+    series = _without_single(_with_epochs_as_such(summary.series))
+    series = _without_false_start(_without_elapsed(series), summary)
     bars = [at for at, p in enumerate(series.points) if _is_bar(p)]
     stepless = any(_belongs_to_a_step(p) for p in series.points)
     if len(bars) < 2 and not stepless:
@@ -84,6 +85,13 @@ def _with_epochs_as_such(series: Series) -> Series:
     last = told(series.last) if series.last is not None else None
     first = told(series.first) if series.first is not None else None
     return replace(series, points=tuple(map(told, series.points)), first=first, last=last)
+
+
+def _without_single(series: Series) -> Series:
+    """Return the series without bars of one step: a loop of one counts no training."""
+    if not any(point.format == BAR and point.total == 1 for point in series.points):
+        return series
+    return replace(series, points=tuple(p for p in series.points if p.format != BAR or p.total != 1))
 
 
 def _without_false_start(series: Series, summary: StreamSummary) -> Series:

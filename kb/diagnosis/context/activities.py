@@ -90,15 +90,20 @@ def activity(frames: Sequence[str]) -> Stage | None:
 
     `frames`: as `path:line in function`, innermost first.
     """
-    computes = False
+    called = False
     for frame in frames:
         for known, stage in _ACTIVITIES:
             if known.search(frame):
                 return stage
-        if computes and _TRAINING.search(frame):
+        if called and _TRAINING.search(frame):
             return "iterating"
-        computes = computes or _COMPUTES.search(frame) is not None
+        called = called or _COMPUTES.search(frame) is not None
     return None
+
+
+def computes(frames: Sequence[str]) -> bool:
+    """Whether frames show that a model is called."""
+    return any(_COMPUTES.search(frame) for frame in frames)
 
 
 def start_activity(frames: Sequence[str]) -> Stage | None:
@@ -108,7 +113,7 @@ def start_activity(frames: Sequence[str]) -> Stage | None:
     """
     if not frames or not _IMPORTS.search(frames[-1]):
         return None
-    if any(_COMPUTES.search(frame) or _LOOPS.search(frame) for frame in frames):
+    if computes(frames) or any(_LOOPS.search(frame) for frame in frames):
         return None
     if all(_IMPORTS.search(frame) for frame in frames):
         return "init" if len(frames) > 1 else None

@@ -80,6 +80,7 @@ def _is_kept(summary: StreamSummary) -> bool:
 
 
 def starts_after(signal: Signal, facts: Facts) -> bool:
-    """Whether the log of a line shows a start of the program, and only after that line."""
+    """Whether the log of a line shows a start of the program, and only after that line; a launcher's own start tells no stage."""
     marks = facts.streams[signal.stream].summary.marks if signal.stream >= 0 else ()
-    return bool(marks) and all(mark.offset > signal.offset for mark in marks)
+    before = {mark.stage for mark in marks if mark.offset <= signal.offset} - {"launch"}
+    return not before and any(mark.offset > signal.offset and mark.stage != "teardown" for mark in marks)

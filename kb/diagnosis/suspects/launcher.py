@@ -22,6 +22,7 @@ EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
     "killed": frozenset({"SIGKILL"}),
     "segfault": frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"}),
 }
+_ENDS_AT_ONCE = frozenset({"exception", "native_crash", "elastic_failure"})  # kinds of structures
 MANY = 4  # tracebacks of one error, from which on one process alone did not write them
 _LAUNCHING = lazy_compile(r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d")
 # As an allocation that failed, or a tensor on another device than the others, names its device.
@@ -59,10 +60,11 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
 def time_of_end(best: Finding, facts: Facts) -> float | None:
     """Return when a launcher saw the first process fail that can have failed of a finding; None if none says it.
 
-    Only of the attempt in which its first line is: a launcher that starts the job again reports each attempt.
+    Only of what ends a process at once, and of the attempt in which its first line is: a launcher that starts the job again
+    reports each attempt.
     """
     first = best.first
-    if first.stream < 0 or best.fault.outlives:
+    if first.stream < 0 or first.kind not in _ENDS_AT_ONCE or best.fault.outlives:
         return None
     begun, end = facts.streams[first.stream].attempt(first.offset)
     times = []

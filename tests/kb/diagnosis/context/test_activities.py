@@ -101,3 +101,16 @@ def test_outside_the_loop_the_iteration_is_the_last_one_before() -> None:
     assert list(place(saving)) == ["stage saving", "after iteration 10"]
     (iterating,) = report_of(steps + frames.format("train_step")).diagnoses
     assert list(place(iterating)) == ["stage iterating", "iteration 10"]
+
+
+def test_a_model_that_is_called_under_a_launcher_shows_no_start() -> None:
+    """What the program does with it is not known; a second program of the same log says nothing of it either."""
+    launch = "W0503 23:17:25.004 4719 torch/distributed/run.py:757] Setting OMP_NUM_THREADS environment variable for each process\n"
+    raised = (
+        'Traceback (most recent call last):\n  File "/app/run.py", line 9, in <module>\n    decode()\n'
+        '  File "{}", line 1518, in {}\n    go()\nRuntimeError: it broke\n'
+    )
+    later = "Generating train split: 0 examples\nMap: 0%|          | 0/1 [00:00<?, ?it/s]\n"
+    called = report_of(launch + raised.format("/lib/torch/nn/modules/module.py", "_call_impl") + later)
+    assert (called.diagnoses[0].stage, called.progress.stage, called.progress.last_iteration) == (None, None, None)
+    assert report_of(launch + raised.format("/app/net.py", "width")).diagnoses[0].stage == "init"
