@@ -16,7 +16,7 @@ from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
 from bot.policy.console_links import ConsoleLink
 from bot.render import decisions, phrases, text_format
-from bot.render.headline import Tone, explanation, headline, key_line, tone
+from bot.render.headline import Tone, explanation, headline, key_lines, tone
 from bot.render.pictures import curves_svg, heat_svg, timeline_svg
 from bot.render.pictures.timeline_words import alt_text
 from bot.render.report_json import iso
@@ -131,7 +131,7 @@ def incident_page(
         title=f"{job}: {headline(report)}"[:160],
         headline=headline(report),
         what=explanation(report),
-        key=key_line(report),
+        key=key_lines(report),
         step=next((step for item in report.diagnoses[:1] for step in item.remediation[:1]), None),
         job=job,
         report=report,

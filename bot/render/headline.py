@@ -49,17 +49,19 @@ def explanation(report: Report) -> str:
     return first.summary if report.summary.startswith(first.title) else report.summary
 
 
-def key_line(report: Report) -> tuple[str, str]:
-    """Return where the line is that shows the cause best, and its text, cut; both empty if no log line does.
+def key_lines(report: Report) -> list[tuple[str, str]]:
+    """Return where the line is that shows the cause best, and its text, cut; of a series, its first and last line.
 
-    The last line of a block: of an exception, that is its message.
+    Empty if no log line shows it. Of a block, the last line is taken: of an exception, that is its message.
     """
     first = report.diagnoses[0] if report.verdict == "fault" and report.diagnoses else None
-    item = next((item for item in first.evidence if item.text.strip()), None) if first is not None else None
-    if item is None or (item.line is None and item.offset is None):
-        return "", ""
-    line = shown(item.text.strip().splitlines()[-1].strip())
-    return source(item), excerpt(line, None, _KEY)[0]
+    items = [item for item in first.evidence if item.text.strip()] if first is not None else []
+    kept = items[:1] if not items or items[0].kind != "series" else [items[0], *items[1:][-1:]]
+    return [
+        (source(item), excerpt(shown(item.text.strip().splitlines()[-1].strip()), None, _KEY)[0])
+        for item in kept
+        if item.line is not None or item.offset is not None
+    ]
 
 
 def culprit(diagnosis: Diagnosis) -> str:

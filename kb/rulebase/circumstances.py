@@ -59,6 +59,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "says": (),  # the message of the exception, option parser or assertion, cut
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
     "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows
+    "memory_of": ("host", "gpu"),  # whose memory the line speaks of
     "unused": (),
     "foreign": (),
     "cap": (),

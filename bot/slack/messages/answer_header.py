@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.render import decisions, phrases, text_format
-from bot.render.headline import explanation, key_line
+from bot.render.headline import explanation, key_lines
 from bot.render.headline import headline as cause_and_culprit
 from bot.render.text_format import few, joined, many
 from bot.slack.blocks.builders import clocked, mention, moment, note, paragraph, preformatted, rich, words
@@ -103,9 +103,13 @@ def decision_reason(report: Report) -> list[Json]:
 
 def key_line_blocks(report: Report) -> list[Json]:
     """Return the line that shows the cause best and where it is: it has the figures, which no sentence repeats."""
-    where, line = key_line(report)
-    shown = [paragraph(words(where, NAME * 2, italic=True)), preformatted(line, 1, QUOTED_LINE)] if line else []
-    return rich(*shown)
+    return rich(
+        *(
+            part
+            for where, line in key_lines(report)
+            for part in (paragraph(words(where, NAME * 2, italic=True)), preformatted(line, 1, QUOTED_LINE))
+        )
+    )
 
 
 def excluded_nodes(report: Report) -> list[Json]:

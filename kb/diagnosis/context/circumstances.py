@@ -23,6 +23,7 @@ OF_LINE = frozenset(
         "worker_pid",
         "connection",
         "memory",
+        "memory_of",
         "unused",
         "foreign",
         "cap",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from kb.facts.signals import Signal
+from kb.parsers.logs.progress.quantities import memory_of
 from kb.regex.lazy import lazy_compile
 
 _END = lazy_compile(
@@ -65,24 +66,30 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
     if "sender_uid" in asked:
         found["sender_uid"] = _sender(first.captures.get("address", ""))
     if "connection" in asked:
-        stated_ways = {match.lastgroup for match in _CONNECTION.finditer(text)}
-        found["connection"] = next((way for way in _WAYS if way in stated_ways), "")
+        found["connection"] = _connection(text)
     if asked & {"memory", "unused", "foreign", "cap"}:
         found |= _memory(text)
+    if "memory_of" in asked:
+        found["memory_of"] = memory_of(text)
     if "free" in asked:
-        found["free"] = next(
-            (
-                free
-                for match in _MEMORY.finditer(text)
-                if (free := match["free"] or match["free2"]) and _gib(free) is not None
-            ),
-            "",
-        )
+        found["free"] = _free(text)
     if "says" in asked:
         found["says"] = _said(first)
     if "missing" in asked and (named := _MISSING.search(text)):
         found["missing"] = next(part for part in named.groups() if part)
     return found
+
+
+def _connection(text: str) -> str:
+    """Return the way in which a connection failed; empty if none is stated."""
+    stated = {match.lastgroup for match in _CONNECTION.finditer(text)}
+    return next((way for way in _WAYS if way in stated), "")
+
+
+def _free(text: str) -> str:
+    """Return the first free amount of memory that is stated; empty without one."""
+    amounts = (match["free"] or match["free2"] for match in _MEMORY.finditer(text))
+    return next((free for free in amounts if free and _gib(free) is not None), "")
 
 
 def _said(first: Signal) -> str:

@@ -8,6 +8,7 @@ from statistics import median
 
 from kb.metrics.series_detectors.finding import SeriesFinding
 from kb.model import ProgressPoint
+from kb.parsers.logs.progress.quantities import memory_of
 
 
 def memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
@@ -42,9 +43,11 @@ def use_grows(points: Sequence[ProgressPoint], _params: Mapping[str, float]) -> 
         during = max(during, len({p.step for p in known} - {None}))
         if (during >= 5 and rises_evenly(values)) or (not steps and _climbs_steadily(values)):
             text = f"memory in use grows from {values[0]:.4g} to {values[-1]:.4g} over {len(values)} lines"
-            return SeriesFinding(
-                known[-1], text, (("rate", f"{(values[-1] - values[0]) / len(values):.3g}"),), (known[0],)
+            captures = (
+                ("rate", f"{(values[-1] - values[0]) / len(values):.3g}"),
+                ("memory_of", memory_of(known[0].format)),
             )
+            return SeriesFinding(known[-1], text, captures, (known[0],))
     return None
 
 

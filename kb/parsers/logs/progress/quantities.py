@@ -277,3 +277,15 @@ def measure(text: bytes, name: str, offset: int) -> ProgressPoint:
         size=input_size(text) if any(word in low for word in SIZE_WORDS) else None,
         validation=validation,
     )
+
+
+_OF_GPU = lazy_compile(
+    r"(?i)\b(?:v?gpu|cuda|hbm|hip|xpu|npu|vram|device|(?:max_?)?mem_?allocated)\b|gpu_|_gpu\b|\bmemory: ?[\d.]+ ?GiB\("
+)
+_OF_HOST = lazy_compile(r"(?i)\b(?:host|cpu|rss|resident|ram|maxrss)\b|_rss\b|\brss_|^Mem: ")
+
+
+def memory_of(text: str) -> str:
+    """Return whose memory a text speaks of, `host` or `gpu`; empty if it says neither, or both."""
+    host, gpu = _OF_HOST.search(text) is not None, _OF_GPU.search(text) is not None
+    return "" if host == gpu else "host" if host else "gpu"

@@ -112,16 +112,16 @@ def read_resident(match: re.Match[bytes]) -> ProgressPoint | None:
     found = _AMOUNT_AT_END.search(line[-32:])
     if found is None or not (_MEMORY_WORD.search(line + after) or b"resident" in match[0]):
         return None
-    return _gauge(match.start(), found, line, after)
+    return _gauge(match.start(), found, line, after, " resident" if b"resident" in match[0] else "")
 
 
-def _gauge(offset: int, amount: re.Match[bytes], text: bytes, rest: bytes) -> ProgressPoint | None:
-    """Return the point of an amount at the end of a text, with the step that its line names."""
+def _gauge(offset: int, amount: re.Match[bytes], text: bytes, rest: bytes, kind: str = "") -> ProgressPoint | None:
+    """Return the point of an amount at the end of a text, with the step that its line names. `kind`: a word of the amount."""
     if _NO_GAUGE.search(text + rest):
         return None
     memory = float(amount["gauge"]) * _UNIT_BYTES[amount["gauge_unit"].lower()]
     step = own_step(text + rest)
-    return ProgressPoint(offset, step, memory=memory, format=f"used {_words(text)}", validation=True)
+    return ProgressPoint(offset, step, memory=memory, format=f"used {_words(text)}{kind}", validation=True)
 
 
 def _words(text: bytes) -> str:

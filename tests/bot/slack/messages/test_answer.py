@@ -165,6 +165,21 @@ def test_red_is_for_failures(phase, mark):
     assert read(answer_message(replace(FALLEN_GPU, phase=phase), CARD).blocks).startswith(f"# {mark} ")
 
 
+def test_of_a_series_the_first_and_the_last_line_stand_under_the_first_step():
+    """One line shows no growth."""
+    lines = [
+        replace(KERNEL_LINE, kind="series", text=f"step {n}: {n} GiB resident", line=n, source="logs/a.log")
+        for n in (1, 5, 9)
+    ]
+    report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], evidence=tuple(lines)),))
+    told = read(answer_message(report, CARD).blocks)
+    head = told[: told.index("---")]
+
+    assert "  | step 1: 1 GiB resident\n" in head
+    assert "  | step 9: 9 GiB resident\n" in head
+    assert "step 5" not in head
+
+
 def test_an_unknown_end_says_how_to_settle_it():
     """The first step stands where the cause would."""
     gap = Gap("state_unknown", "scheduler", "the job's state is unknown", asked="4711")

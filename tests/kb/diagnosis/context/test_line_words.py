@@ -33,7 +33,7 @@ ALL = frozenset(OF_FINDING)
         ("failed initializing StreamExecutor for CUDA device ordinal 3: Internal: failed call", {"ordinal": "3"}),
         ("Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 4000", {}),
         ("Worker IP address: 10.0.0.8 Worker port: 4 Worker PID: 26109", {"worker_ip": "10.0.0.8", "worker_pid": "26109"}),
-        ("Tried to allocate .... GiB. GPU 0; ... GiB free", {}),
+        ("Tried to allocate .... GiB. GPU 0; ... GiB free", {"memory_of": "gpu"}),
         ("Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 63.42 GiB of which 1.20 GiB is free. 60.25 GiB allowed; Of the allocated memory 59.76 GiB is allocated by PyTorch", {"memory": "capped", "cap": "60.25 GiB"}),
     ],
 )  # fmt: skip

@@ -328,3 +328,19 @@ def test_the_readers_own_exception_leads_over_the_end_of_its_queue(base: tuple[K
     assert "readers/pairs.py:48 in pad" in found.remediation[0].text
     assert "exception;" in alone.summary
     assert "own exception" in alone.remediation[0].text
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("probe: trainer process holds {} MiB resident after step {}", "Host memory grows"),
+        ("probe: memory of the process is {} MiB in use after step {}", "Memory usage grows"),
+    ],
+)
+def test_memory_that_grows_is_called_by_whose_it_is(base: tuple[Knowledge, Matcher], line: str, told: str) -> None:
+    """Where the lines say so: the advice for host memory is another than that for a GPU's."""
+    lines = [
+        f"2026-03-02 11:00:{n:02d} INFO loop: update {100 * n} ce 4.1\n2026-03-02 11:00:{n:02d} INFO {line.format(2000 + 150 * n, 100 * n)}\n"
+        for n in range(1, 14)
+    ]
+    assert report(base, train="".join(lines)).diagnoses[0].summary.startswith(told)
