@@ -12,8 +12,8 @@ from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.context.attempt import in_last_run, of_attempt
 from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, neighbours, worded
 from kb.diagnosis.context.missing_evidence import missing_evidence
-from kb.diagnosis.context.own_frame import innermost, own_frame
-from kb.diagnosis.context.raised_before import raised_before
+from kb.diagnosis.context.own_frame import own_frame
+from kb.diagnosis.context.raised_before import of_raised, raised_before
 from kb.diagnosis.context.time_zone import time_zone
 from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.explained import explained
@@ -72,7 +72,6 @@ from kb.values import dataclass
 ENGINE = "1"
 DIAGNOSES = 8
 _PLACES = ("rank", "node")
-_SAID = 160  # characters of an exception in a sentence
 # captured fields of a comparison that identify the kind of failure, independent of rank and node
 _COMPARED_FIELDS = ("class", "activity", "frame", "why", "op", "metric", "way", "phase", "what", "state")
 
@@ -212,7 +211,7 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     known = circumstances(asked, run, suspects, (stage, step), state, speakers=ranked.best.ranks)
     known = {**known, **_first_place(ranked.best, layout.facts, asked)}
     if "raised_before" in asked and (raised := raised_before(ranked.best.first, layout.facts)) is not None:
-        known |= {"raised_before": raised.line.strip()[:_SAID], "raised_in": innermost(raised)}
+        known |= of_raised(raised)
         quoted = (numbers.line(ranked.best.first.stream, raised.offset, raised.line), *quoted)
     if "neighbours" in asked and (near := neighbours(suspects, layout.places.node_of, layout.places.ranks)):
         known = {**known, "neighbours": near}

@@ -65,14 +65,11 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
             found[name] = stated[-1] if name == "path" else stated[0]  # of a copy, the target
     if "sender_uid" in asked:
         found["sender_uid"] = _sender(first.captures.get("address", ""))
-    if "connection" in asked:
-        found["connection"] = _connection(text)
+    for name, stated_by in (("connection", _connection), ("memory_of", memory_of), ("free", _free)):
+        if name in asked:
+            found[name] = stated_by(text)
     if asked & {"memory", "unused", "foreign", "cap"}:
         found |= _memory(text)
-    if "memory_of" in asked:
-        found["memory_of"] = memory_of(text)
-    if "free" in asked:
-        found["free"] = _free(text)
     if "says" in asked:
         found["says"] = _said(first)
     if "missing" in asked and (named := _MISSING.search(text)):

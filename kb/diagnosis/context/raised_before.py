@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from kb.diagnosis.context.own_frame import innermost
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.model import Structure
 
+_SHORT = 160  # characters of an exception in a sentence
 _NEAR = 16384  # bytes of log in which the writer of the line follows it
 
 
@@ -28,3 +32,8 @@ def raised_before(signal: Signal, facts: Facts) -> Structure | None:
         and not stream.steps_after(item.offset)
     ]
     return before[-1] if before else None
+
+
+def of_raised(raised: Structure) -> Mapping[str, str]:
+    """Return the words of texts for such an exception: what it says, and where the run's own code raised it."""
+    return {"raised_before": raised.line.strip()[:_SHORT], "raised_in": innermost(raised)}
