@@ -25,6 +25,9 @@ _COMPLETED = lazy_compile(
     r"(?: \S{1,40})? (?:is |are |has |have |was |were )?(?:now )?(?:all )?(?:successfully )?(?:complete[d]?|finished|done|ended|succeeded)"
     r"(?: successfully| normally| cleanly| at step \d+)?(?=[\s.!,;:)\"'}@]|$)"
     r"|\b(?:finished|completed|done) (?:with )?(?:all )?(?:the )?(?:pre-?|fine-?)?(?:training|tuning|experiment|run|job|epochs|steps)\b"
+    r"|\bend of (?:the )?(?:training|experiment|run)[.:,;!]{1,2} {0,2}(?:total |overall )?time (?:consumed|elapsed|taken|used|spent)\b"
+    # a function or script that trains
+    r"|(?:^|[\s\]:>-])(?:run|train|pretrain|finetune|fit)_(?!\w{0,20}(?:epoch|step|batch|iter|eval|valid|test|one|loop))\w{1,20} (?:is |has )?(?:done|finished|completed)\W{0,4}$"
     r"|^\W{0,8}(?:the )?end (?:of )?(?:the )?(?:training|experiment|run)\W{0,8}$|\btraining (?:is|was) over\b|\bfinish (?:the )?training\W{0,8}$"
     r"|\*{6} ?end (?:of )?(?:the )?(?:training|evaluation|testing)\b|\bfinal eval(?:uation)? (?:is |has |was )?(?:finished|done|completed?)\b"
     # the last batch of a test run: the test follows the training, or is all that the program does

@@ -87,9 +87,14 @@ def slurm_job(lines: Iterable[str]) -> str | None:
 
 def package_of(lines: Iterable[str]) -> str | None:
     """Return the package that the lines of an error name as missing or too old, if they agree on one."""
-    named = (next((found["name"] for form in _PACKAGES if (found := form.search(line[:_LINE]))), "") for line in lines)
-    found = {name for name in named if name and name.lower() not in _NO_PACKAGES}
-    return found.pop() if len(found) == 1 else None
+    named = {_package_in(line[:_LINE]) for line in lines} - {""}
+    return named.pop() if len(named) == 1 else None
+
+
+def _package_in(line: str) -> str:
+    """Return the package that a line names in the first of the forms that it has; empty without one."""
+    found = next((found for form in _PACKAGES if (found := form.search(line))), None)
+    return found["name"] if found is not None and found["name"].lower() not in _NO_PACKAGES else ""
 
 
 def filled(command: str | None, suspects: Sequence[Suspect], job: str | None, package: str | None = None) -> str | None:
