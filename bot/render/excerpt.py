@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kb.regex.lazy import lazy_compile
+
 if TYPE_CHECKING:
     from bot.render.telling_words import Span
 
 CUT = "..."
+# What frameworks print of every tensor, the same in all of them: it parts what differs.
+_ALIKE = lazy_compile(
+    r", TensorDtypes=[^()\n]{1,80}, TensorDeviceTypes=TensorOptions\((?:[^()\n]{0,80}(?:\([^()\n]{0,40}\))?){0,12}\)+"
+)
+_CODE = lazy_compile(r"\b[A-Z][A-Z0-9]{0,30}(?:_[A-Z0-9]{1,30}){2,12}\b")
+_SLACK = 4 / 3  # of the limit: telling words of this length stay whole
 _MUCH = 1000
 _LEAD = 40  # characters kept before the telling words
+
+
+def condensed(line: str) -> str:
+    """Return a line without the properties of tensors that say nothing about a fault; `...` marks each cut."""
+    return _ALIKE.sub(f", {CUT})", line) if "TensorDeviceTypes" in line else line
+
+
+def code_in(line: str, limit: int) -> Span | None:
+    """Return where the first code of an error is (`ZE_RESULT_ERROR_UNKNOWN`), if it is not within the first `limit` characters."""
+    found = _CODE.search(line)
+    return found.span() if found is not None and found.end() > limit else None
 
 
 def excerpt(line: str, span: Span | None, limit: int) -> tuple[str, Span | None]:
@@ -21,7 +40,7 @@ def excerpt(line: str, span: Span | None, limit: int) -> tuple[str, Span | None]
     if len(line) <= limit:
         return line, span
     low, high = span if span is not None else (0, 0)
-    if high - low > limit:
+    if high - low > _SLACK * limit:
         return _both_ends(line, low, high, limit), None
     start = 0 if high <= limit or low <= _LEAD else _word_at(line, low - _LEAD)
     whole = min(high + _LEAD, len(line)) if high - start <= 2 * limit else 0  # what they speak of often follows

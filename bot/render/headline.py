@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from bot.render.decisions import unfailed
-from bot.render.excerpt import excerpt
+from bot.render.excerpt import code_in, condensed, excerpt
 from bot.render.phrases import group_text, source
 from bot.render.text_format import few, shown
 from kb.report import ONE_END, REPORTED, WAITING
@@ -18,7 +18,7 @@ Tone = Literal["alarm", "watch", "calm"]
 _RANKS = ("Rank ", "Ranks ")  # titles of rules that say what one rank does, or several do, begin so
 _SUSPECT = "Suspect "
 _ARTICLES = ("A", "An", "The")
-_KEY = 220  # characters of the line that shows the cause
+_KEY = 280  # characters of the line that shows the cause
 _NODES = 3  # named in a headline
 
 
@@ -58,8 +58,9 @@ def key_lines(report: Report) -> list[tuple[str, str]]:
     items = [item for item in first.evidence if item.text.strip()] if first is not None else []
     kept = items[:1] if not items or items[0].kind != "series" else [items[0], *items[1:][-1:]]
     return [
-        (source(item), excerpt(shown(item.text.strip().splitlines()[-1].strip()), None, _KEY)[0])
+        (source(item), excerpt(line, code_in(line, _KEY), _KEY)[0])
         for item in kept
+        for line in [condensed(shown(item.text.strip().splitlines()[-1].strip()))]
         if item.line is not None or item.offset is not None
     ]
 

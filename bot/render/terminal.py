@@ -22,7 +22,7 @@ from bot.render.hyperlinks import file_address, shows_links
 from bot.render.report_json import iso
 from bot.render.text_fit import fitted
 from bot.render.text_format import few, joined, many, tail
-from bot.render.text_page import LISTED, MARGIN, OutputLine, Reading, TextPage, Weight
+from bot.render.text_page import LISTED, LONE_ROWS, MARGIN, OutputLine, Reading, TextPage, Weight
 from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:
@@ -281,7 +281,8 @@ def _evidence(page: TextPage, diagnosis: Diagnosis, quotes: int) -> None:
         with page.weighing(Weight.MORE_EVIDENCE if number else Weight.EVIDENCE):
             where = phrases.source(item)
             page.field("" if number else "Evidence", where, "quiet", link=file_address(root, item.source))
-            page.quote(item.text, MARGIN + 2, telling)
+            lone = len(diagnosis.evidence) == 1 and "\n" not in item.text.strip()
+            page.quote(item.text, MARGIN + 2, telling, *([LONE_ROWS] if lone else []))
     if len(kept) < len(diagnosis.evidence):
         with page.weighing(Weight.MORE_EVIDENCE):
             page.field("", f"... and {len(diagnosis.evidence) - len(kept)} more", "quiet")

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from bot.render.commands import command_lines
-from bot.render.excerpt import excerpt
+from bot.render.excerpt import condensed, excerpt
 from bot.render.text_format import many, shown
 from bot.render.text_wrap import columns, wrapped
 from kb.values import dataclass
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MARGIN = 14  # columns for the labels
 LISTED = 5  # items of a list that are shown
 _QUOTED_ROWS = 3  # rows shown per line of evidence
+LONE_ROWS = 4  # of the only line
 _QUOTED_LINES = 6  # lines shown per evidence item
 
 
@@ -136,15 +137,17 @@ class TextPage:
             more = part.startswith(" ")
             self._add(f"{'':{MARGIN}}{'' if more else f'{shown(host)}$ '}{shown(part)}")
 
-    def quote(self, text: str, indent: int, telling: Callable[[str], Span | None] | None = None) -> None:
-        """Add log lines, cut unless verbose, with carets under the telling words."""
+    def quote(
+        self, text: str, indent: int, telling: Callable[[str], Span | None] | None = None, rows: int = _QUOTED_ROWS
+    ) -> None:
+        """Add log lines, cut to so many rows each unless verbose, with carets under the telling words."""
         parts = [part for part in text.splitlines() if part.strip()]
-        kept = parts if self.verbose else parts[:_QUOTED_LINES]
+        kept = parts if self.verbose else [condensed(part) for part in parts[:_QUOTED_LINES]]
         for part in kept:
             inset = min(len(part) - len(part.lstrip(" ")), 8)  # a traceback keeps its shape
             line, span = shown(part), telling(part) if telling is not None else None
             if not self.verbose:
-                line, span = excerpt(line, span, _QUOTED_ROWS * (self.width - indent - inset - 4))
+                line, span = excerpt(line, span, rows * (self.width - indent - inset - 4))
             self.underlined(line, indent + inset, span)
         if len(kept) < len(parts):
             self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)

@@ -19,7 +19,11 @@ from kb.report import ONE_SIDE, Suspect
 _RUNNING = lazy_compile(
     r"Rank (\d{1,7}) is running (?:\w{1,20} )?collective: CollectiveFingerPrint\((.{0,120}?)(?:, TensorDtypes|, TensorDeviceTypes|\)|$)"
 )
-_OPERATION = lazy_compile(r"(?:OpType=|TensorShape=)(\w{1,40}|\[[\d, ]{0,80}\])")
+_PARTS = (
+    lazy_compile(r"OpType=(\w{1,40})"),
+    lazy_compile(r"TensorShape=(\[[\d, ]{0,80}\])"),
+    lazy_compile(r"SequenceNumber=(\d{1,18})"),
+)  # of the print of a collective: operation, shape, number
 # Collectives whose sizes are the same on all ranks of a group; others may send each rank another part.
 _EQUAL = frozenset({"ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"})
 _PARAMS = lazy_compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) params")
@@ -100,9 +104,12 @@ def _odd_ones(prints: Mapping[int, str], named: Mapping[int, int]) -> Iterator[t
 
 
 def _runs(what: str) -> str:
-    """Return what one of two sides runs, where nothing shows which of them is wrong: `runs ALLREDUCE [64]; …`."""
-    told = " ".join(_OPERATION.findall(what))
-    return f"runs {told}; the logs don't show which side is wrong" if told else ONE_SIDE
+    """Return what one of two sides runs, where nothing shows which of them is wrong: `runs ALLREDUCE of shape [64], number 7; …`."""
+    operation, shape, number = (found[1] if (found := form.search(what)) else "" for form in _PARTS)
+    told = f"runs {operation}{f' of shape {shape}' if shape else ''}" if operation else ""
+    if number:
+        told = f"{told or 'is at collective'}{',' if told else ''} number {number}"
+    return f"{told}; the logs don't show which side is wrong" if told else ONE_SIDE
 
 
 def _texts(ranked: Ranked, facts: Facts) -> Iterator[str]:

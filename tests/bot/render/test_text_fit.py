@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.render.excerpt import excerpt
+from bot.render.excerpt import code_in, condensed, excerpt
 from bot.render.text_fit import fitted
 from bot.render.text_page import OutputLine, Reading, TextPage, Weight
 
@@ -40,3 +40,27 @@ def test_words_longer_than_a_row_are_not_underlined():
 
     assert [line.text for line in short.lines] == ["  a telling word", "    ^^^^^^^"]
     assert not any("^" in line.text for line in long.lines)
+
+
+def test_the_collectives_of_both_ranks_stay_together():
+    """What PyTorch prints of every tensor stands between them, and says nothing."""
+    device = (
+        "TensorOptions(dtype=float (default), device=cuda, layout=Strided (default), requires_grad=false (default))"
+    )
+    line = (
+        f"Rank 1 is running collective: Print(SequenceNumber=7, OpType=GATHER, TensorShape=[1], TensorDtypes=Long, TensorDeviceTypes={device}), "
+        "but Rank 0 is running collective: Print(SequenceNumber=3OpType=REDUCE)."
+    )
+
+    assert condensed(line) == (
+        "Rank 1 is running collective: Print(SequenceNumber=7, OpType=GATHER, TensorShape=[1], ...), "
+        "but Rank 0 is running collective: Print(SequenceNumber=3OpType=REDUCE)."
+    )
+
+
+def test_a_code_at_the_end_of_a_long_line_is_found():
+    """It names the error; one that the beginning has already needs no search."""
+    line = f"worker 0 caught {'internal ' * 30}exception, code: ZE_RESULT_ERROR_UNKNOWN"
+
+    assert line[slice(*(code_in(line, 100) or (0, 0)))] == "ZE_RESULT_ERROR_UNKNOWN"
+    assert code_in(f"ZE_RESULT_ERROR_UNKNOWN {line}", 100) is None

@@ -816,8 +816,8 @@ def test_of_two_sides_that_differ_neither_is_right() -> None:
 
     assert (first.rank, second.rank) == (0, 1)
     assert (first.why.partition(";")[0], second.why.partition(";")[0]) == (
-        "runs ALLREDUCE [512]",
-        "runs ALLREDUCE [2048]",
+        "runs ALLREDUCE of shape [512], number 41",
+        "runs ALLREDUCE of shape [2048], number 41",
     )
 
 
