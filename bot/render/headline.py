@@ -8,6 +8,7 @@ from bot.render.decisions import unfailed
 from bot.render.excerpt import code_in, condensed, excerpt
 from bot.render.phrases import group_text, source
 from bot.render.text_format import few, shown
+from kb.regex.lazy import lazy_compile
 from kb.report import ONE_END, REPORTED, WAITING
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ Tone = Literal["alarm", "watch", "calm"]
 _RANKS = ("Rank ", "Ranks ")  # titles of rules that say what one rank does, or several do, begin so
 _SUSPECT = "Suspect "
 _ARTICLES = ("A", "An", "The")
+_OTHER_DEVICES = lazy_compile(r"\b(?:Intel|XPU|NPU|TPU|Gaudi|Neuron|Ascend|AMD|HIP|ROCm|MPS)\b")  # than NVIDIA's
 _KEY = 280  # characters of the line that shows the cause
 _NODES = 3  # named in a headline
 
@@ -39,6 +41,14 @@ def headline(report: Report) -> str:
     article, _, rest = first.title.partition(" ")
     title = f"{article.lower()} {rest}" if article in _ARTICLES else first.title
     return f"{who}: {title}"
+
+
+def class_tag(report: Report) -> str:
+    """Return the class of the cause in brackets, behind the headline; empty if the class has the name of another vendor's device."""
+    first = report.diagnoses[0] if report.verdict in ("fault", "no_match") and report.diagnoses else None
+    if first is None or not first.known or (first.fault.startswith("cuda_") and _OTHER_DEVICES.search(first.title)):
+        return ""
+    return f" [{first.fault}]"
 
 
 def explanation(report: Report) -> str:

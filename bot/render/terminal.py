@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bot.render import decisions, phrases
 from bot.render.commands import host_of
-from bot.render.headline import explanation, headline, tone
+from bot.render.headline import class_tag, explanation, headline, tone
 from bot.render.hyperlinks import file_address, shows_links
 from bot.render.report_json import iso
 from bot.render.text_fit import fitted
@@ -162,8 +162,7 @@ def _lead(report: Report) -> Diagnosis | None:
 def _head(page: TextPage, report: Report) -> None:
     """Add the cause and the culprit, then the decision with its owner and its reasons."""
     decision, first = report.decision, _lead(report)
-    fault = f" [{first.fault}]" if first is not None and first.known else ""
-    page.text(f"{headline(report)}{fault}", tone(report))
+    page.text(f"{headline(report)}{class_tag(report)}", tone(report))
     if tone(report) == "calm":
         page.text(decisions.decided(report), "head")
         return

@@ -92,6 +92,13 @@ _BLOCKING = lazy_compile(
     r"(?:CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|ASCEND_LAUNCH_BLOCKING)['\"]?[=:] ?['\"]?1|AMD_SERIALIZE_KERNEL['\"]?[=:] ?['\"]?3"
 )
 _VERBOSE = lazy_compile(r"NCCL_DEBUG['\"]?[=:] ?['\"]?(?:INFO|TRACE)\b|\bNCCL INFO\b")
+_RECOMPUTES = lazy_compile(
+    r"(?i)\b(?:gradient|activation|selective_ac|fsdp_activation)_checkpoint\w{0,12}['\"]?[ .:=]{1,60}['\"]?(?:true|full|selective)\b"
+    r"|\brecompute[_-]granularity['\"]?[ .:=]{1,60}['\"]?(?:full|selective)\b|\bapplied (?:full |selective )?activation checkpointing\b"
+)
+_ONE_SAMPLE = lazy_compile(
+    r"(?i)\b(?:(?:device_)?(?:train_)?micro_?[_-]?batch(?:[_-]size)?(?:_per_gpu)?|per_device_(?:train_)?batch_size|batch_size_per_(?:gpu|device))['\"]?[ .:=]{1,60}['\"]?1(?![\w.])"
+)
 _ADVISED = lazy_compile(
     r"(?i)\b(?:consider|try|please|rerun|run|running|passing|use|setting|set|with|if)\b.{0,60}(?:_LAUNCH_BLOCKING|_SERIALIZE_KERNEL|ALLOC_CONF|_DEBUG|expandable_segments)"
 )
@@ -142,6 +149,8 @@ class RunCircumstances:
             "detail": lambda: "on" if _in_force(_DETAIL, self._lines) else "",
             "blocking": lambda: "on" if _in_force(_BLOCKING, self._lines) else "",
             "verbose": lambda: "on" if _in_force(_VERBOSE, self._lines) else "",
+            "recompute": lambda: "on" if _shows(_RECOMPUTES, self._lines) else "",
+            "micro_batch": lambda: "one" if _shows(_ONE_SAMPLE, self._lines) else "",
             "elastic": lambda: "yes" if _shows(_ELASTIC, self._lines) else "",
             "work": lambda: "inference" if _only_infers(facts, self._lines) else "",
         }

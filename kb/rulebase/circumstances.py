@@ -31,6 +31,8 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
     "detail": ("on",),  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     "blocking": ("on",),  # kernels are launched one after the other: CUDA_LAUNCH_BLOCKING=1 and its like
     "verbose": ("on",),  # NCCL_DEBUG=INFO, or more
+    "recompute": ("on",),  # activations are computed again in the backward pass
+    "micro_batch": ("one",),  # of one sample
     "elastic": ("yes",),  # the launcher's own rendezvous sets MASTER_ADDR and MASTER_PORT
     "work": ("inference",),  # an evaluation, generation or service, without any training
 }

@@ -6,7 +6,7 @@ import pytest
 
 from bot.render.commands import host_of
 from bot.render.decisions import decided
-from bot.render.headline import headline
+from bot.render.headline import class_tag, headline
 from bot.render.phrases import suspects_label
 from bot.render.terminal import plain
 from kb.report import ONE_END, REPORTED, Decision, Exclusion, JobView, Progress, RemedyStep, Suspect
@@ -98,3 +98,17 @@ def test_a_connection_has_two_ends(ends, expected):
     assert headline(report).startswith(expected)
     assert decided(report) == "Check both ends of the connection, then requeue without the faulty one."
     assert host_of(RemedyStep("check_link", "look", "Look.", command="ibstat"), first) == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "title", "tag"),
+    [
+        ("cuda_oom", "GPU memory exhausted", " [cuda_oom]"),
+        ("cuda_oom", "Memory of the Intel GPU exhausted", ""),
+        ("gpu_fault", "Intel GPU needs a reset", " [gpu_fault]"),
+    ],
+)
+def test_a_device_of_another_vendor_is_not_tagged_with_cuda(fault, title, tag):
+    """The class has its name from the first device that had it."""
+    first = replace(FALLEN_GPU.diagnoses[0], fault=fault, title=title)
+    assert class_tag(replace(FALLEN_GPU, diagnoses=(first,))) == tag
