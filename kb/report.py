@@ -34,6 +34,7 @@ ONE_END = "one end of the failed connection; the logs don't show which end is at
 ONE_SIDE = "one of those that differ; the logs don't show which of them is wrong"
 WHOLE_JOB = "affects the whole job"  # of a fault that hits a job as a whole, wherever it was seen
 SCHEDULER_ENDED = "the scheduler ended the whole job"
+COMPLETED = "The run itself completed"  # ends the reason of a decision where that is known
 REPORTED = "reported it"  # the reason for those that only ran into a fault that lies elsewhere: not at fault
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.render.text_format import few, tail
 from kb.model import NOT_FAILED
-from kb.report import ONE_END
+from kb.report import COMPLETED, ONE_END
 
 if TYPE_CHECKING:
     from kb.model import Gap
@@ -50,6 +50,8 @@ def decided(report: Report) -> str:
     decision = report.decision
     if report.verdict in NOT_FAILED:
         return f"{_unfailed_advice(report)}."
+    if decision.why.endswith(COMPLETED) and decision.advice == "fix_first":
+        return "No restart needed. Fix the cause before the next run."
     running = _while_it_runs(report)
     head = running or _head(report) or _NO_ADVICE.get(report.verdict, _NO_ADVICE["fault"])
     names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
@@ -93,7 +95,7 @@ def _stop(report: Report) -> str:
 
 def _finished(report: Report) -> bool:
     last, total = report.progress.last_iteration, report.progress.total_iterations
-    return last is not None and last == total
+    return (last is not None and last == total) or report.decision.why.endswith(COMPLETED)
 
 
 def _head(report: Report) -> str:

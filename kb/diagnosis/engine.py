@@ -109,6 +109,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         unexplained=verdict == "no_match",
         stopped=stop_reason(end.scheduler),
         finished=finished or bool(left),
+        completed=finished and end.how == "completed",
         left=left,
         saved=run.get("checkpoint") == "some",
     )
@@ -248,8 +249,7 @@ def _first_place(best: Finding, facts: Facts, asked: AbstractSet[str]) -> Mappin
 
 
 def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Diagnosis:
-    ranked = told.ranked
-    best = ranked.best
+    ranked, best = told.ranked, told.ranked.best
     seen = [s for s in best.signals if s.timed or s.kind not in LAUNCHER_KINDS]  # launchers notice an end after it
     times = [(s.time, not s.timed) for s in seen if s.time is not None]
     first, borrowed = min(times, default=(None, False))

@@ -24,7 +24,7 @@ from kb.facts.gpus import gpu_count
 from kb.facts.history import EarlierAttempt, History, nodes_digest
 from kb.facts.job_facts import Facts
 from kb.model import ProgressPoint
-from kb.report import ONE_END, Advice, Decision, Diagnosis, Exclusion, Option, Progress, RemedyStep, Suspect
+from kb.report import COMPLETED, ONE_END, Advice, Decision, Diagnosis, Exclusion, Option, Progress, RemedyStep, Suspect
 from kb.rulebase.rule import Rulebook
 from kb.values import dataclass
 
@@ -62,7 +62,7 @@ class RunFacts:
     """The facts about a run that a decision needs. `nodes` holds the known nodes that it ran on.
 
     `unexplained`: it failed and no rule explains why. `stopped`: the fault class that the scheduler gives as the reason
-    for its end (kb.facts.scheduler_state.stop_reason), "" for none. `finished`: it completed all its steps. `left`: the stage
+    for its end (kb.facts.scheduler_state.stop_reason), "" for none. `finished`: it did all its steps; `completed`: it provably completed. `left`: the stage
     after its training in which it failed, although the training is complete; "" if it is not. `saved`: its logs show a
     complete checkpoint, of whatever step.
     """
@@ -74,6 +74,7 @@ class RunFacts:
     unexplained: bool = False
     stopped: str = ""
     finished: bool = False
+    completed: bool = False
     left: str = ""
     saved: bool = False
 
@@ -138,6 +139,8 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         )
     if run.left:
         advice, why = _after_training(advice, why, run.left)
+    elif run.completed:
+        why = f"{why}. {COMPLETED}"
     return Decision(
         advice=advice,
         exclude=barred if advice == "requeue_without" else already if advice in _BEGUN_AGAIN else (),

@@ -9,7 +9,7 @@ from bot.render.decisions import decided
 from bot.render.headline import class_tag, headline
 from bot.render.phrases import suspects_label
 from bot.render.terminal import plain
-from kb.report import ONE_END, REPORTED, Decision, Exclusion, JobView, Progress, RemedyStep, Suspect
+from kb.report import COMPLETED, ONE_END, REPORTED, Decision, Exclusion, JobView, Progress, RemedyStep, Suspect
 from tests.support.bot_samples import FALLEN_GPU
 
 ON_B = (Exclusion("node-b", "job", ""),)
@@ -112,3 +112,9 @@ def test_a_device_of_another_vendor_is_not_tagged_with_cuda(fault, title, tag):
     """The class has its name from the first device that had it."""
     first = replace(FALLEN_GPU.diagnoses[0], fault=fault, title=title)
     assert class_tag(replace(FALLEN_GPU, diagnoses=(first,))) == tag
+
+
+def test_a_run_that_completed_is_not_to_be_let_run():
+    """A fault that it lived with is fixed before the next run."""
+    report = _report("degraded", None, Decision("fix_first", why=f"Memory grows. {COMPLETED}"), "memory_leak")
+    assert decided(report) == "No restart needed. Fix the cause before the next run."
