@@ -19,6 +19,7 @@ from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.evidence import TurningPoint, is_of_a_line
 from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_end
+from kb.anomalies.nodes.speakers import speaker
 from kb.anomalies.nodes.suspects import suspects
 from kb.anomalies.runs.baseline_diff import (
     Baseline,
@@ -226,7 +227,19 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
     if at is None and events:
         at = corrected(events[0].spot, seen.off)
     told = [(event.event.id, event.score) for event in events if not event.consequence]
-    return suspects(seen.run, seen.fresh, told, TurningPoint(at, seen.ending.interval, seen.ending.crashed), seen.off)
+    found = suspects(seen.run, seen.fresh, told, TurningPoint(at, seen.ending.interval, seen.ending.crashed), seen.off)
+    if found or not told or len(seen.run.kinds()) > 1:
+        return found
+    return _speakers(seen, [event for event in events if not event.consequence])
+
+
+def _speakers(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
+    """In one log whose ranks cannot be compared, the one rank that printed the first event, and the other exceptions."""
+    raised = [event for event in events[1:] if event.raised]
+    found = {speaker(seen.run, event.event) for event in (events[0], *raised)}
+    who = found.pop() if len(found) == 1 else None
+    why = "it printed the line that stands out"
+    return (OddNode(who, events[0].score, why, (events[0].event.id,)),) if who else ()
 
 
 def _stage(seen: RunView, events: Sequence[RankedEvent]) -> str:
