@@ -111,7 +111,7 @@ def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] |
         return BLANK
     return LineShape(
         template_of(text, level),
-        kind_of(spoken[start:]),
+        kind_of(_unescaped(told) if spoken.startswith(b"{", start) else spoken[start:]),
         start,
         _rank(spoken, start),
         _node(spoken, start, prefix.node),
@@ -200,7 +200,7 @@ TROUBLE = (
 
 # A folded date is invalid; in the same bytes a day that exists.
 _DATES = (
-    (re.compile(rb"(?<!\d)0000(?=[-/]00[-/]00[T _-]00:00)"), b"2000"),
+    (re.compile(rb"(?<!\d)0000(?=[-/]00[-/]00[T \t_-]00:00)"), b"2000"),
     (re.compile(rb"(?<!\d)00000000(?=[-T_ ]00:00:00)"), b"20000101"),
     (re.compile(rb"(?<=[/]00/)0000(?=,? 00:00)"), b"2000"),
     (re.compile(rb"(?<=[IWEFDC])0000(?= 00:00:00)"), b"0101"),
@@ -209,7 +209,7 @@ _DATES = (
 )
 _STAMPED = re.compile(STAMP)
 _NCCL = re.compile(rb"(?P<node>[\w.-]{1,80}):\d{1,9}:\d{1,9} \[\d{1,4}\] (?=(?:[\w./]{1,60}:\d{1,6} )?[A-Z]{4,6} )")
-_JSON = re.compile(rb"\"(?:msg|message|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
+_JSON = re.compile(rb"\"(?:msg|message|MESSAGE|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
 _JSON_OF = re.compile(rb"\"(?:component|logger|name|module)\": ?\"([^\"\n]{1,60})\"")
 _LOGFMT = re.compile(rb"(?<=[ ])msg=(?:\"((?:[^\"\\\n]|\\.){1,900})|(\S{1,400}))")
 _LOGFMT_OF = re.compile(rb"(?<=[ ])(?:mod|component|logger|module)=([^\s\"]{1,60})")
@@ -232,6 +232,7 @@ _LEVELS = {
 }
 _RANK = re.compile(
     rb"\[rank(?:: )?(0{1,6})\]|^\[[A-Za-z_]{1,24}(0{1,4})\]:|\[0{1,4},(0{1,6})\]<std|^ {0,6}(0{1,6}):[ \t]|\"_?(?:global_)?rank\": ?\"?(0{1,7})(?=[\",} ])"
+    rb"|^\{.{0,80}?\": ?\"[\w./@-]{0,60}(?<![\w])rank[-_]?(0{1,5})(?:\.service|/[\w-]{1,40})?\""  # of a unit or pod named after it
     rb"|(?<![\w-])(?:global[ _])?rank=\"?(0{1,6})(?![\w.])|(?<!local )(?<![\w-])[Rr]ank[ :]{0,2}(0{1,6})[ ]{0,4}(?=[|:\])>\t]|\xe2\x94[\x80-\xbf])"
 )
 
@@ -263,6 +264,11 @@ def _structured(line: bytes, start: int) -> bytes | None:
     named = speaker.search(line)
     told: bytes = message[message.lastindex or 0]
     return told if named is None else named[1] + b": " + told
+
+
+def _unescaped(message: bytes) -> bytes:
+    """The beginning of a JSON string as it was before it was quoted."""
+    return message.replace(b'\\"', b'"')
 
 
 def level_of(line: bytes, start: int) -> str | None:
@@ -334,7 +340,9 @@ _LAST_LINE = re.compile(
     rb"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z_]\w{0,60}(?:Error|Exception|Interrupt|Exit|Timeout|Expired|ExceptionGroup|Iteration)(?:\(\w{1,80}\))?(?::|[ \t]{0,8}$)"
 )
 _WEAK_LAST_LINE = re.compile(rb"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?:: |$)")
-_INNERMOST = re.compile(rb"File \"(?:[^\"\n]{0,400}/)?([^\"/\n]{1,200})\", line \d{1,9}(?:, in ([^\n]{1,120}))?")
+_INNERMOST = re.compile(
+    rb"File \\?\"(?:[^\"\n]{0,400}/)?([^\"/\n\\]{1,200})\\?\", line \d{1,9}(?:, in ([^\n]{1,120}))?"
+)
 
 
 def kind_of(message: bytes) -> LineKind:

@@ -10,6 +10,7 @@ from kb.templates.masking import LineKind, LineShape, frame_of, with_frame
 from kb.templates.shape_index import FOLDED, SHAPES
 
 LONGEST_TRACEBACK = 32 * 1024  # bytes from its head, including other speakers' lines in between
+TASK = b"RayTaskError("  # an exception that contains the traceback of another process
 FAR = 64  # lines that may come between a line's start and its rest
 
 
@@ -117,6 +118,9 @@ class Tracebacks:
             return FOLDED
         elif not voice.frames or not (shape.kind is LineKind.EXCEPTION or (shape.kind is LineKind.WEAK and voice.near)):
             voice.near = False
+            return shape
+        if TASK in line:  # the frames of the task that failed follow
+            self._voices[speaker] = _OpenTraceback(offset + LONGEST_TRACEBACK)
             return shape
         voice.over = True
         return self._raised_at(shape, voice.frame)

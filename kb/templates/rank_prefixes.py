@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from statistics import median
 
 from kb.parsers.logs.timestamps import STAMP
-from kb.templates.masking import names_rank
+from kb.templates.masking import fold, names_rank
 
 HEAD = 64 * 1024  # bytes of a stream that are examined
 MOST_LINES = 1000
@@ -33,9 +33,10 @@ KEY_HEAD = 160  # bytes of a line in which a key is looked for
 
 _STAMP = re.compile(STAMP)
 _NUMBER = re.compile(
-    rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?!\w|\.[^a-z])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w.-])"
+    rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?!\w|\.[^a-z])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w-]|\.\d)"
 )
 _BEHIND = re.compile(rb"[^\w\s][^\w\s\[({<\"'/]{0,2}[ \t]?|[ \t]{1,2}[^\w\s]{1,2}[ \t]{1,2}|[ \t]{1,4}")
+_NAME_BEHIND = re.compile(rb"[\w.-]{1,64}[ \t]{0,2}(?:::|[:|>\]])[ \t]{1,2}")
 _WORD = re.compile(rb"[\w.-]+")
 _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right
 _LETTERS = re.compile(rb"[A-Za-z]{2,}")
@@ -83,7 +84,7 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
         fitting = [form for form in fitting if _names_host(found[form])]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
     if best is not None:
-        return _compiled(best)
+        return _with_name(_compiled(best), lines)
     return None if known else _key_of(lines)
 
 
@@ -144,6 +145,21 @@ def _names_host(numbers: _Numbers) -> bool:
     """Whether the words before a rank are the same in its lines and those of some other ranks, but not of all."""
     hosts = {words.most_common(1)[0][0] for words in numbers.beside.values()}
     return 1 < len(hosts) < len(numbers.beside)
+
+
+def _with_name(form: re.Pattern[bytes], lines: Sequence[bytes]) -> re.Pattern[bytes]:
+    """The form with the name behind the rank, as that of its host, if nearly all lines have one, and each rank always the same."""
+    found: dict[int, Counter[bytes]] = defaultdict(Counter)
+    for line in lines:
+        match = form.match(fold(line))
+        if match is not None:
+            name = _NAME_BEHIND.match(line, match.end())
+            found[int(line[slice(*match.span("rank"))])][name[0] if name else b""] += 1
+    several = sum((Counter(names) for names in found.values()), Counter[bytes]())
+    steady = all(names.most_common(1)[0][1] >= PRESENT * names.total() for names in found.values())
+    if not steady or several[b""] > (1 - PRESENT) * several.total():
+        return form
+    return re.compile(form.pattern + b"(?:" + _NAME_BEHIND.pattern + b")")
 
 
 def _compiled(form: Form) -> re.Pattern[bytes]:

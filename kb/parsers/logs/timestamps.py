@@ -21,7 +21,7 @@ _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep
 # `re` allows each group name only once; `_date` joins them again.
 STAMP = (
     rb"(?:"
-    rb"(?<!\d)(?P<iso_y>(?:19|20)\d\d)[-/](?P<iso_m>\d\d)[-/](?P<iso_d>\d\d)[T _-]"
+    rb"(?<!\d)(?P<iso_y>(?:19|20)\d\d)[-/](?P<iso_m>\d\d)[-/](?P<iso_d>\d\d)[T \t_-]"
     rb"|(?<![0-9])(?:(?<![A-Za-z])(?P<compact_l>[IWEFDC]))?(?P<compact_y>20\d\d)(?P<compact_m>\d\d)(?P<compact_d>\d\d)[-T_ ]"
     rb"|(?<![\d/-])(?P<us_m>\d\d?)/(?P<us_d>\d\d?)/(?P<us_y>20\d\d),? "
     rb"|(?<![\w/.:-])(?P<late_y>[12]\d)-(?P<late_m>0[1-9]|1[0-2])-(?P<late_d>0[1-9]|[12]\d|3[01]) "

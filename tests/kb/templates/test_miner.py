@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from kb.templates.miner import LONGEST_LINE
 from tests.support.template_samples import mined
 
@@ -42,6 +44,33 @@ def test_interleaved_tracebacks_of_ranks_are_reported_apart():
         "ValueError: bad [in load (a.py)]": 1,
         "ValueError: bad [in store (b.py)]": 1,
     }
+
+
+def test_the_traceback_of_a_failed_task_is_one_of_its_own():
+    """Its last line has whatever name the program gave it, and the innermost frame of the task."""
+    text = b"""Traceback (most recent call last):
+  File "/ray/worker.py", line 9, in get
+    raise value
+ray.exceptions.RayTaskError(Adrift): ray::Diver.swim() (pid=90, ip=10.0.0.2)
+           ^^^^^^^^^^^^
+  File "/app/dive.py", line 5, in check
+    raise Adrift(6)
+core.Adrift: buoy 6 is loose
+all is well here
+"""
+    assert texts(text) == {
+        "Traceback (most recent call last):": 1,
+        "ray.exceptions.RayTaskError(Adrift): ray::Diver.swim() (pid=<*>, ip=<*>)": 1,
+        "core.Adrift: buoy <*> is loose [in check (dive.py)]": 1,
+        "all is well here": 1,
+    }
+
+
+def test_a_traceback_in_json_lines_is_one():
+    """Its quotes are escaped there."""
+    lines = ["Traceback (most recent call last):", '  File "a.py", line 1, in load', "    run()", "ValueError: bad"]
+    text = "".join(json.dumps({"UNIT": "lm@rank1.service", "MESSAGE": line}) + "\n" for line in lines)
+    assert texts(text.encode()) == {"Traceback (most recent call last):": 1, "ValueError: bad [in load (a.py)]": 1}
 
 
 def test_a_traceback_that_never_ends_swallows_nothing():

@@ -43,6 +43,8 @@ def a_log(form: str, ranks: int = 8, lines: int = 300) -> bytes:
         "2026-03-01 10:00:{second:02d} {host} #{rank}# ",
         "proc-{rank}\t",
         "(task {rank}) ",
+        "still-{rank}.pod: ",
+        "seat {rank} @ {host} :: ",
         '{{"UNIT": "run@member{rank}.service", "PRIORITY": "6", "MESSAGE": "',
     ],
 )
@@ -107,6 +109,15 @@ def test_a_host_before_a_known_rank_is_part_of_the_prefix(tmp_path) -> None:
     """Else each template would come once for every host."""
     path = tmp_path / "train.log"
     path.write_bytes(a_log("10:00:{second:02d}|{host}|rank={rank}|"))
+    run = build_run(tables(discover([path]).streams, year=2026, workers=1).tables)
+    told = {event.text: set(event.nodes) for event in run.events.values()}
+    assert told["window shuffled"] == {f"rank {rank}" for rank in range(8)}
+
+
+def test_a_host_behind_a_rank_is_part_of_the_prefix(tmp_path) -> None:
+    """Else no traceback behind it would be known as one."""
+    path = tmp_path / "train.log"
+    path.write_bytes(a_log("seat {rank} @ {host} :: "))
     run = build_run(tables(discover([path]).streams, year=2026, workers=1).tables)
     told = {event.text: set(event.nodes) for event in run.events.values()}
     assert told["window shuffled"] == {f"rank {rank}" for rank in range(8)}
