@@ -14,7 +14,7 @@ from kb.anomalies.core.run import JOB, LineRef, RunProfile
 from kb.anomalies.core.severity_words import by_signal, stage_named
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
 from kb.anomalies.events.model import EventModel
-from kb.anomalies.events.ranking import RankedEvent, choose_events, ending_of, rank_events
+from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.evidence import TurningPoint, is_of_a_line
@@ -22,6 +22,7 @@ from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_
 from kb.anomalies.nodes.speakers import speaker
 from kb.anomalies.nodes.suspects import suspects
 from kb.anomalies.runs.baseline_diff import (
+    NEW,
     Baseline,
     DifferingSetting,
     EventComparison,
@@ -151,8 +152,11 @@ def find_anomalies(
     still, drifted = _as_one(_still(seen, events), drifting(run))
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
+        events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
+    if not events:
+        nodes = _first(nodes, (*still, *drifted))
     spot = events[0].spot if events else (turned[0].beats[0].spot if turned else None)
     if turned:
         spot = turned[0].beats[0].spot
@@ -231,6 +235,13 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
     if found or not told or len(seen.run.kinds()) > 1:
         return found
     return _speakers(seen, [event for event in events if not event.consequence])
+
+
+def _first(nodes: Sequence[OddNode], odd: Sequence[OddNode]) -> tuple[OddNode, ...]:
+    """The suspected nodes, those first that are odd on their own: nothing else is told."""
+    names = [node.node for node in odd]
+    ahead = [next((node for node in nodes if node.node == item.node), item) for item in odd]
+    return (*ahead, *(node for node in nodes if node.node not in names))
 
 
 def _speakers(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:

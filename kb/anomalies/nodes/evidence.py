@@ -293,9 +293,10 @@ class _EvidenceCollector:
         most = max(map(len, speakers.values()), default=0)
         total = sum(map(len, speakers.values()))
         start = min(first.values(), default=0.0)
+        ties = sum(len(by) == most for by in speakers.values())  # each waits for its neighbour
         for node, by in speakers.items():
             soon = first.get(node, math.inf) - start <= 2.0
-            worth = 0.6 * len(by) / most * min(1.0, 0.4 + len(by) / total) + (0.4 if soon else 0.0)
+            worth = 0.6 / math.sqrt(ties) * len(by) / most * min(1.0, 0.4 + len(by) / total) + (0.4 if soon else 0.0)
             if killed:
                 worth = 1.0 if node in killed else worth / 2
             elif len(speakers) > MANY * len(self._heard):
