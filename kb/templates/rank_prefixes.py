@@ -36,7 +36,7 @@ _NUMBER = re.compile(
     rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?!\w|\.[^a-z])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w-]|\.\d)"
 )
 _BEHIND = re.compile(rb"[^\w\s][^\w\s\[({<\"'/]{0,2}[ \t]?|[ \t]{1,2}[^\w\s]{1,2}[ \t]{1,2}|[ \t]{1,4}")
-_NAME_BEHIND = re.compile(rb"[\w.-]{1,64}[ \t]{0,2}(?:::|[:|>\]])[ \t]{1,2}")
+_NAME_BEHIND = re.compile(rb"[\w.-]{1,64}[ \t]{0,2}(?:::|[:|>\]])[ \t]")
 _WORD = re.compile(rb"[\w.-]+")
 _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right
 _LETTERS = re.compile(rb"[A-Za-z]{2,}")
