@@ -21,6 +21,8 @@ from kb.anomalies.core.run import RunProfile, StepLine
 
 FEWEST = 6  # steps before and, for a loss, after the turn
 SLOWER = 1.3  # times as long a step
+COARSER = 2.5  # where clocks show whole seconds
+FINE = 5.0  # seconds between step lines from which on such clocks are fine enough
 SIGMAS = 6.0
 MANY = 8  # steps on either side whose mean is compared although they vary
 _STEP = re.compile(r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b")
@@ -168,11 +170,19 @@ def _paces(course: StepCourse) -> list[tuple[int, float]]:
     ]
     if len(stamped) * 2 < len(course.beats):
         return []  # times of other lines, now and then
+    coarse = _is_coarse(course)
     return [
         (j, (after - before) / (then - now))
-        for (_, before, now), (j, after, then) in pairwise(stamped)
+        for (i, before, now), (last, after, then) in pairwise(stamped)
         if after > before and then > now
+        for j in range(i + 1 if coarse else last, last + 1)  # the lines of one second share it
     ]
+
+
+def _is_coarse(course: StepCourse) -> bool:
+    """Whether step lines come too fast for clocks that show whole seconds: a step seems to take a second, or none."""
+    whole = all(time is None or time.is_integer() for time in course.times)
+    return whole and course.interval is not None and course.interval < FINE
 
 
 def _slower(course: StepCourse) -> StepChange | None:
@@ -180,9 +190,10 @@ def _slower(course: StepCourse) -> StepChange | None:
     if len(paces) < FEWEST + 3:
         return None
     values = [value for _, value in paces]
+    clocked = not any(beat.seconds or beat.rate for beat in course.beats)
     best: tuple[float, int] | None = None
     for cut in range(FEWEST, len(values) - 2):
-        if _is_slower(values[:cut], values[cut:]):
+        if _is_slower(values[:cut], values[cut:], COARSER if clocked and _is_coarse(course) else SLOWER):
             # the cut at which both sides are most of one kind
             usual, slow = median(values[max(0, cut - 200) : cut]), median(values[cut:])
             cost = sum(abs(v - usual) for v in values[:cut]) + sum(abs(v - slow) for v in values[cut:])
@@ -207,11 +218,11 @@ def _lost(course: StepCourse, first: int, size: float) -> float:
     return (known[-1] - known[0]) * (1 - 1 / size) if len(known) > 1 else math.inf
 
 
-def _is_slower(before: Sequence[float], after: Sequence[float]) -> bool:
+def _is_slower(before: Sequence[float], after: Sequence[float], least: float = SLOWER) -> bool:
     """Whether steps became slower here for good: by more than they vary, or by less if many did."""
     recent = before[-200:]
     usual, slow = median(recent), median(after)
-    if slow <= SLOWER * usual or after[0] - usual <= 0.5 * (slow - usual):
+    if slow <= least * usual or after[0] - usual <= 0.5 * (slow - usual):
         return False
     spread = median([abs(v - usual) for v in recent]) * 1.4826 + 0.02 * usual
     if slow - usual > SIGMAS * spread:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -95,3 +96,20 @@ def test_a_loss_that_is_no_number_is_reported_at_once() -> None:
     """The first step whose loss is not finite."""
     beats = tuple(beat(i, float(i), loss=math.nan if i >= 20 else 2.0) for i in range(1, 31))
     assert [change.step for change in changes(course_of(RunProfile({}, beats=beats), {}))] == [20]
+
+
+def clocked(times: list[float]) -> StepCourse:
+    """The course of a run whose step lines state nothing but their time."""
+    beats = [
+        replace(one := beat(step, time), spot=replace(one.spot, offset=step)) for step, time in enumerate(times, 1)
+    ]
+    return course_of(RunProfile({}, beats=tuple(beats)), {})
+
+
+def test_clocks_without_fractions_show_only_much_slower_steps() -> None:
+    """Several lines share a second; where each step takes a second or none, a third more is chance."""
+    fast = [float(number // 5) for number in range(30)]
+    much = [6.0 + 2.0 * number for number in range(30)]
+    some = [6.0 + float(number // 3) for number in range(30)]
+    assert [change.why for change in changes(clocked(fast + much))] == ["slower"]
+    assert changes(clocked(fast + some)) == ()
