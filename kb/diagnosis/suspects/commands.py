@@ -63,11 +63,12 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
 _LINE = 600  # characters of a line that are searched
 _ANY_SYSTEM = frozenset({"curl", "git", "huggingface-cli", "nvidia-smi", "pip", "python", "wandb"})
 _POSIX = lazy_compile(r"[|<>]|\$\(|/(?:dev|proc|sys|etc|tmp|var)/")
+_ONE_COMMAND = lazy_compile(r"""(?:"[^"]*"|'[^']*'|[^;"'])+""")  # a semicolon within quotes is part of a command
 
 
 def on_windows(command: str | None) -> str | None:
     """Return those of a step's commands that Windows has too; None without any."""
-    parts = [part.strip() for part in (command or "").split(";")]
+    parts = [part.strip() for part in _ONE_COMMAND.findall(command or "")]
     kept = [part for part in parts if part.split(" ")[0] in _ANY_SYSTEM and not _POSIX.search(part)]
     return "; ".join(kept) or None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.suspects.commands import filled, package_of, slurm_job, with_hints
+from kb.diagnosis.suspects.commands import filled, on_windows, package_of, slurm_job, with_hints
 from kb.report import Suspect
 
 ON_A = (Suspect("job"), Suspect("rank", "node-a", rank=3, pod="train-3"), Suspect("node", "node-b"))
@@ -76,3 +76,17 @@ def test_what_to_put_in_is_said_for_what_stays():
 def test_the_package_that_a_message_names(lines, package):
     """Where it says what to install, or what is required; none where lines name several, or what is no plain name."""
     assert package_of(lines) == package
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ('python -c "import torch; print(torch.__version__)"', 'python -c "import torch; print(torch.__version__)"'),
+        ("free -g; nvidia-smi -L; df -h", "nvidia-smi -L"),
+        ("dmesg -T | grep Xid", None),
+        (None, None),
+    ],
+)
+def test_windows_gets_whole_commands_that_it_has(command, kept):
+    """A semicolon within quotes does not end a command."""
+    assert on_windows(command) == kept
