@@ -109,6 +109,16 @@ CASES = [
     ("script-line-broken", "train.sh: line 12: DATA_ROOT: unbound variable\n", "Shell rejected", "backslash"),
     ("cuda-out-of-memory", raised('RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/pytorch/c10/cuda/CUDACachingAllocator.cpp":838'), "internal check", "requested"),
     ("master-name-unresolved", "ssh: Could not resolve hostname node-17: Name or service not known\n", "by ssh", "master"),
+    ("process-limit", "TERM_THREADLIMIT: job killed after reaching LSF thread limit.\n", "over its limit", "refused"),
+    ("oci-runtime-failed", "OCI runtime exec failed: exec failed: unable to start container process: no such file\n", "cannot be run in the container", "start the container"),
+    ("image-pull-failed", "  Reason:  ErrImageNeverPull\n", "not to be pulled", "could not be pulled"),
+    ("script-not-found", "python: can't find '__main__' module in '/job/src'\n", "No script at the path", "could not be opened"),
+    ("cuda-illegal-memory-access", raised("RuntimeError: CUDA error: misaligned address"), "Misaligned", "illegal"),
+    ("torch-without-gpu-support", raised("RuntimeError: Distributed package doesn't have NCCL built in"), "no NCCL", "device"),
+    ("driver-too-old", raised("RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain."), "PTX", "the process uses"),
+    ("empty-dataset", raised("RuntimeError: stack expects a non-empty TensorList", function="gather"), "Nothing to join", "dataset"),
+    ("shard-damaged", raised("ValueError: could not convert string to float: 'label'"), "not a number", "truncated"),
+    ("shared-memory-exhausted", 'kubelet  Usage of EmptyDir volume "dshm" exceeds the limit "8Gi".\n', "over the limit", "ran out"),
 ]  # fmt: skip
 
 
@@ -130,6 +140,22 @@ def test_a_row_has_its_own_cause_and_impact(engine: Matcher) -> None:
     assert "locked" in own.impact
     assert "user limit" in rule.cause
     assert "threads" in rule.impact
+
+
+def test_a_signal_that_ended_a_worker_leaves_no_other_cause(engine: Matcher) -> None:
+    """A worker that crashed did not leave by an exit, and did not run out of memory."""
+    crashed = words(
+        engine,
+        "loader-worker-died",
+        raised("RuntimeError: DataLoader worker (pid 31) is killed by signal: Segmentation fault. "),
+    )
+    left = words(
+        engine, "loader-worker-died", raised("RuntimeError: DataLoader worker (pid(s) 31) exited unexpectedly")
+    )
+    assert "Segmentation fault" in crashed.summary
+    assert "exit" not in crashed.cause
+    assert "memory" not in " ".join([crashed.cause, *(step.text for step in crashed.remediation)])
+    assert "exit" in left.cause
 
 
 def test_the_place_of_a_call_is_that_of_the_innermost_frame(engine: Matcher) -> None:
