@@ -114,6 +114,11 @@ def portable(regex: str) -> str:
     return writer.sequence(item for item in parsed(regex.encode("utf-8")) if not _is_anchor(*item))
 
 
+def with_any_digits(expression: str) -> str:
+    """Return a scan form that also matches lines that it would match with other digits."""
+    return _AnyDigits().sequence(parsed(expression.encode("utf-8")))
+
+
 def _unsafe(items: Iterable[tuple[Any, Any]]) -> set[str]:
     found = set()
     for op, argument in walk(items):
@@ -275,6 +280,16 @@ class _Writer:
     def group(self, _number: Any, add: int, _remove: int, body: _Items) -> str:
         inner = self.sequence(body)
         return f"(?i:{inner})" if add & re.IGNORECASE else f"(?:{inner})"
+
+
+class _AnyDigits(_Writer):
+    """Writes any digit in place of a certain one, and all of them in a class that has some."""
+
+    def item(self, op: Any, argument: Any) -> str:
+        if op is sre.NOT_LITERAL and argument in _DIGIT:
+            return _charset(_ALL)
+        members = {argument} if op is sre.LITERAL else _members(argument) if op is sre.IN else frozenset[int]()
+        return _charset(members | _DIGIT) if members & _DIGIT else super().item(op, argument)
 
 
 def _members(items: Iterable[tuple[Any, Any]]) -> frozenset[int]:

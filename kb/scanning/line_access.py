@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from functools import lru_cache
 
 from kb.model import Resource
@@ -56,6 +58,23 @@ def owned_lines(
     for pattern in mixed & found.keys():
         found[pattern] = sorted(set(found[pattern]))
     return found, present
+
+
+def add_owned(
+    found: dict[int, list[int]],
+    present: set[int],
+    known: Mapping[int, list[int]],
+    *,
+    low: int,
+    high: int,
+    once: frozenset[int],
+) -> None:
+    """Add lines whose starts are known, pattern by pattern and in order, to what `owned_lines` returns."""
+    for pattern, starts in known.items():
+        if pattern in once:
+            present.add(pattern)
+        elif own := starts[bisect_left(starts, low) : bisect_left(starts, high)]:
+            found[pattern] = sorted({*found[pattern], *own}) if pattern in found else own
 
 
 def rank_of_line(data: bytes, start: int) -> int | None:

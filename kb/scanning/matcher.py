@@ -33,6 +33,9 @@ class Matcher(Protocol):
     def hits(self, block: bytes) -> list[Hit]:
         """Return all (pattern index, offset of a byte in the matching line) of a block, in any order."""
 
+    def lines(self, block: bytes) -> tuple[list[Hit], dict[int, list[int]]]:
+        """Return the same, some as hits, the others as the sorted starts of lines by pattern."""
+
     def dump(self) -> bytes | None:
         """Return the compiled set for a cache; None if the engine does not support it."""
 
@@ -67,6 +70,10 @@ class HyperscanMatcher:
 
         self._database.scan(block, match_event_handler=on_match)
         return found
+
+    def lines(self, block: bytes) -> tuple[list[Hit], dict[int, list[int]]]:
+        """See `Matcher.lines`."""
+        return self.hits(block), {}
 
     def dump(self) -> bytes:
         """Return the compiled set; valid only for the same engine version and CPU features."""
@@ -131,6 +138,10 @@ class Re2Matcher:
                         found.append((pattern, offset))
             offset += len(line) + 1
         return found
+
+    def lines(self, block: bytes) -> tuple[list[Hit], dict[int, list[int]]]:
+        """See `Matcher.lines`."""
+        return self.hits(block), {}
 
     def dump(self) -> None:
         """Return None: RE2 sets cannot be cached."""

@@ -15,7 +15,7 @@ from kb.parsers.logs.stages import STAGES
 from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import HitCollector
 from kb.scanning.iteration_lines import IterationLines
-from kb.scanning.line_access import LONGEST_LINE, decode, first_time, line_at, owned_lines, time_of_line
+from kb.scanning.line_access import LONGEST_LINE, add_owned, decode, first_time, line_at, owned_lines, time_of_line
 from kb.scanning.matcher import Matcher
 from kb.scanning.plan import ScanPlan
 from kb.scanning.structure_collector import StructureCollector
@@ -114,7 +114,10 @@ class Scanner:
         if high > 0:
             start = max(0, high - (TEXT if self._ref.resource.rank is not None else SHARED_TAIL))
             self._tail = (base + start, data[start:high])
-        by_pattern, present = owned_lines(data, self._matcher.hits(data), low, high, self._once)
+        hits, known = self._matcher.lines(data)
+        by_pattern, present = owned_lines(data, hits, low, high, self._once)
+        if known:
+            add_owned(by_pattern, present, known, low=low, high=high, once=self._once)
         for pattern, starts in by_pattern.items():
             for target in self._plan.targets[pattern]:
                 if target.kind == "rule":

@@ -1,7 +1,8 @@
 """A two-stage matcher: it searches the whole block for words, then the lines that contain one for the words' patterns.
 
-The results equal those of a single stage. If many lines of a log have hits, the first stage would only add cost, so all
-patterns run over the whole block, and the first stage is tried again when, a few blocks later, few lines have hits.
+The results equal those of a single stage. If many lines of a log have hits, the first stage would only add cost, so each
+kind of line is searched for all patterns (kb.scanning.known_lines), and the first stage is tried again when, a few blocks
+later, few lines have hits.
 
 The second stage of the first few lines is RE2, with only the patterns whose words were found: it is built in
 milliseconds. Hyperscan with all patterns, whose compilation takes a second, comes with more lines. Patterns behind gates
@@ -12,10 +13,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from kb.scanning.matcher import Hit, HyperscanMatcher, Matcher, Re2Matcher, ScanPattern
+
+if TYPE_CHECKING:
+    from kb.scanning.known_lines import KnownLines, Starts
 
 SPARSE = 4096  # minimum bytes of a block per word found for two stages to be faster than one
 WAIT = 7  # blocks at least before the first stage is tried again
@@ -67,6 +72,7 @@ class StagedMatcher:
         self._alone: dict[int, Matcher] = {}
         self._gated: _Some | None = None
         self._loaded: Matcher | None = None
+        self._known: KnownLines | None = None
         self._compiled = msgspec.msgpack.decode(cached, type=_Compiled) if cached else _compiled(patterns)
         self._first = HyperscanMatcher((), self._compiled.engine)
         common = self._compiled.common_engine
@@ -74,6 +80,11 @@ class StagedMatcher:
 
     def hits(self, block: bytes) -> list[Hit]:
         """See `Matcher.hits`."""
+        hits, known = self.lines(block)
+        return hits + [(pattern, start) for pattern, starts in known.items() for start in starts]
+
+    def lines(self, block: bytes) -> tuple[list[Hit], Starts]:
+        """See `Matcher.lines`."""
         if self._wait:
             return self._still(block)
         stage = self._compiled
@@ -90,19 +101,27 @@ class StagedMatcher:
                 opened.update(stage.gates[index - gates])
         if len(places) * SPARSE > len(block) and (self._loaded is not None or self._searched + len(block) > FEW):
             self._wait = WAIT
-            return self._every().hits(block)
+            return self._each_kind(block)
         if places:
             found += self._on_lines(block, places, words)
         if self._common is not None:
             opened.update(pattern for gate, _ in self._common.hits(block) for pattern in stage.common_gates[gate])
-        return found + self._behind_gates(block, opened)
+        return found + self._behind_gates(block, opened), {}
 
-    def _still(self, block: bytes) -> list[Hit]:
+    def _still(self, block: bytes) -> tuple[list[Hit], Starts]:
         """Return the hits of a block after a dense one. The first stage is not tried again as long as blocks are dense."""
-        found = self._every().hits(block)
-        if self._wait > 1 or len(found) * SPARSE <= len(block):
+        hits, known = self._each_kind(block)
+        if self._wait > 1 or (len(hits) + sum(map(len, known.values()))) * SPARSE <= len(block):
             self._wait -= 1
-        return found
+        return hits, known
+
+    def _each_kind(self, block: bytes) -> tuple[list[Hit], Starts]:
+        """Return the hits of a dense block."""
+        if self._known is None:
+            from kb.scanning.known_lines import KnownLines  # noqa: PLC0415 - most logs do not need it
+
+            self._known = KnownLines(self._patterns, self._every())
+        return self._known.lines(block)
 
     def _behind_gates(self, block: bytes, opened: set[int]) -> list[Hit]:
         """Return the hits of patterns whose gates a block contains. Each is searched for alone: of most, the first hit ends it."""

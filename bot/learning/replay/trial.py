@@ -246,6 +246,10 @@ class _CombinedMatcher:
             found += [(pattern + self._shift, at) for pattern, at in self._more.hits(block)]
         return found
 
+    def lines(self, block: bytes) -> tuple[list[Hit], dict[int, list[int]]]:
+        """See `Matcher.lines`."""
+        return self.hits(block), {}
+
     def dump(self) -> bytes | None:
         """Not cached."""
         return None
