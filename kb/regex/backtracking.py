@@ -86,17 +86,24 @@ def backtracker(tree: Tree) -> Search:
 
 
 class _Members(dict[Any, bool]):
-    """Which characters belong to a class: asked of `re` once for each."""
+    """Which characters belong to a class. `re` is asked once for each that may not have a symbol of its own."""
 
     def __init__(self, chars: Chars, *, text: bool) -> None:
         super().__init__()
-        self._test = member_test(chars.source, chars.flags, text=text)
+        self._chars, self._text = chars, text
+        self._test: Callable[[Any], bool] | None = None
 
     def __missing__(self, symbol: Any) -> bool:
-        found = self._test(symbol)
+        code = ord(symbol) if self._text else symbol
+        found = bool(self._chars.members >> code & 1) if code < 128 else self._asked(symbol)
         if len(self) < 4096:
             self[symbol] = found
         return found
+
+    def _asked(self, symbol: Any) -> bool:
+        if self._test is None:
+            self._test = member_test(self._chars.source, self._chars.flags, text=self._text)
+        return self._test(symbol)
 
 
 class _Compiler:

@@ -37,6 +37,8 @@ _KINDS = {_DIGIT: "\U0001e2f0", _SPACE: "\u205f", _WORD: "\U0001e100", _OTHER: "
 _FOLDED = {0x84: "\u0130", 0x85: "\u0131", 0x86: "\u017f", 0x87: "\u212a"}  # they fold to i, i, s and k
 _FIRST_NAMED = 0x88
 _FOLD, _LINES, _ASCII = int(re.IGNORECASE), int(re.MULTILINE), int(re.ASCII)  # numbers are faster than flags
+_LOCALE, _DOT_ALL = int(re.LOCALE), int(re.DOTALL)
+_FOLDED_TO = frozenset(b"iIsSkK")
 _OF_CLASSES = int(re.IGNORECASE | re.DOTALL | re.ASCII | re.LOCALE)
 _CATEGORIES = {
     sre.CATEGORY_DIGIT: r"\d",
@@ -65,13 +67,46 @@ class _Alphabet:
     named: dict[str, int] = field(default_factory=dict)
     foreign: bool = False
 
-    def members(self, source: str, flags: int) -> int:
-        """Return the symbols that a regex of one character matches."""
-        found = _members(source, flags, self.text)
+    def members(self, op: Any, argument: Any, source: str, flags: int) -> int:
+        """Return the symbols that a regex of one character matches, given as an item of the tree and as its source."""
+        counted = _counted(op, argument, flags, self.text)
+        found = _members(source, flags, self.text) if counted is None else counted
         if self.named:
             matches = member_test(source, flags, text=True)
             found |= sum(1 << symbol for char, symbol in self.named.items() if matches(char))
         return found
+
+
+def _counted(op: Any, argument: Any, flags: int, text: bool) -> int | None:
+    """Return the symbols of a plain class without compiling it; None if only `re` knows them."""
+    if flags & _LOCALE:
+        return None
+    everything = (1 << (_FIRST_NAMED if text else 256)) - 1
+    if op is sre.ANY:
+        return everything if flags & _DOT_ALL else everything ^ 1 << 10
+    items = argument if op is sre.IN else [(sre.LITERAL, argument)]
+    found = 0
+    for kind, value in items:
+        more = 0 if kind is sre.NEGATE else _of_item(kind, value, flags, text)
+        if more is None:
+            return None
+        found |= more
+    negated: bool = op is sre.NOT_LITERAL or items[0][0] is sre.NEGATE
+    return everything ^ found if negated else found
+
+
+def _of_item(kind: Any, value: Any, flags: int, text: bool) -> int | None:
+    if kind is sre.CATEGORY:
+        return _members(_CATEGORIES[value], flags, text)
+    low, high = value if kind is sre.RANGE else (value, value)
+    if text and high >= _DIGIT:
+        return None
+    if not flags & _FOLD:
+        return (2 << high) - (1 << low)
+    if low != high or (text and low in _FOLDED_TO):
+        return None
+    letter = bytes((low,))
+    return 1 << letter.lower()[0] | 1 << letter.upper()[0]
 
 
 @lru_cache(maxsize=4096)
@@ -216,7 +251,7 @@ class _Reader:
         if op is sre.LITERAL and not kept & _FOLD and argument < 128:
             return _literal(argument)
         source = _source(op, argument)
-        return Chars(self._alphabet.members(source, kept), source, kept)
+        return Chars(self._alphabet.members(op, argument, source, kept), source, kept)
 
 
 @lru_cache(maxsize=128)

@@ -9,8 +9,9 @@ import unicodedata
 import pytest
 
 from kb.regex.backtracking import STEPS, Budget, BudgetSpent, backtracker
-from kb.regex.parser import encoded, parse
+from kb.regex.parser import _CATEGORIES, _counted, _members, encoded, parse
 from kb.regex.pattern import SafePattern, compiled
+from kb.regex.re_tree import parsed
 
 PARTS = [
     *"abcksi 0",
@@ -161,3 +162,24 @@ def test_a_regex_too_large_to_run_is_refused(written: str) -> None:
     """As any that does not parse."""
     with pytest.raises(re.error, match="too large"):
         compiled(written)
+
+
+@pytest.mark.parametrize("text", [True, False], ids=["text", "bytes"])
+@pytest.mark.parametrize("flags", [0, re.IGNORECASE, re.DOTALL, re.IGNORECASE | re.ASCII], ids=str)
+def test_the_members_of_a_class_are_those_of_re(text: bool, flags: int) -> None:
+    """Of each character, of what is not it, and of random classes; most without compiling anything."""
+    chance = random.Random(3)
+    if flags & re.ASCII and not text:
+        flags &= ~re.ASCII
+    last = 127 if text else 255
+    sources = [".", *_CATEGORIES.values(), *(f"{no}\\x{code:02x}]" for code in range(last + 1) for no in ("[", "[^"))]
+    for _ in range(200):
+        parts = [f"\\x{chance.randint(0, last):02x}", "\\x41-\\x5a", "\\x20-\\x70", r"\d", r"\W", "k", "i", "b"]
+        sources.append(f"[{chance.choice(['', '^'])}{''.join(chance.choices(parts, k=chance.randint(1, 3)))}]")
+    arithmetic = 0
+    for source in sources:
+        ((op, argument),) = parsed(source if text else source.encode())
+        found = _counted(op, argument, flags, text)
+        arithmetic += found is not None
+        assert found in {None, _members(source, flags, text)}, source
+    assert arithmetic > 0.6 * len(sources)
