@@ -53,10 +53,17 @@ def decided(report: Report) -> str:
     if decision.why.endswith(COMPLETED) and decision.advice == "fix_first":
         return "No restart needed. Fix the cause before the next run."
     running = _while_it_runs(report)
-    head = running or _head(report) or _NO_ADVICE.get(report.verdict, _NO_ADVICE["fault"])
+    head = running or _head(report) or _unadvised(report)
     names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
     restart = _restart(decision, names)
     return f"{head}{'' if running and restart == _FIRST else restart}.{_lost(decision)}"
+
+
+def _unadvised(report: Report) -> str:
+    """Return the decision where nothing is advised. Whether a job that somebody stopped is still wanted, nobody knows."""
+    if report.diagnoses and report.diagnoses[0].fault == "cancelled":
+        return "Nothing to fix in the run. Start it again only if its work is still wanted"
+    return _NO_ADVICE.get(report.verdict, _NO_ADVICE["fault"])
 
 
 def _while_it_runs(report: Report) -> str:

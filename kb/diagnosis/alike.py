@@ -16,6 +16,7 @@ from kb.diagnosis.ranking import STOPS
 from kb.facts.signals import Signal
 from kb.regex.lazy import lazy_compile
 
+AGREED = 2 / 3  # share of the exceptions with one message that must be in a class
 NEAR = 4096  # bytes of a log within which an exception without a message stands beside the line that explains it
 _RAISED = lazy_compile(r"\b([A-Z]\w{0,60}(?:Error|Exception)): (\S[^\n]{10,300})")
 _NUMBER = lazy_compile(r"\d+")
@@ -39,11 +40,18 @@ def one_finding_each(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _homes(findings: Sequence[Finding]) -> dict[str, int]:
-    """Return the finding that each message belongs to: that of a specific rule, else the generic one that has it most often."""
+    """Return the finding that each message belongs to: that of a specific rule, else the generic one that has it most often.
+
+    None where generic ones are at odds about it: that nobody knows its class must show.
+    """
     seen = Counter((words, at) for at, finding in enumerate(findings) for words in _messages(finding))
+    every = Counter[str]()
+    for (words, _), count in seen.items():
+        every[words] += count
     homes: dict[str, int] = {}
     for words, at in sorted(seen, key=lambda item: (findings[item[1]].rule.fallback, -seen[item], item[1])):
-        homes.setdefault(words, at)
+        if not findings[at].rule.fallback or AGREED * every[words] <= seen[words, at]:
+            homes.setdefault(words, at)
     return homes
 
 

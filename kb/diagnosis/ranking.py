@@ -33,6 +33,7 @@ INNER = 0.3  # the first exception of a chain
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})  # the platform or a person ended the run
 UNKNOWN_CAUSE = "unknown"  # id of the fault class for lines that report a failure without its cause
 CANCELLED = "cancelled"  # id of the fault class for jobs that somebody stopped
+CAME_FIRST = "it came before the other findings"  # the reason to print
 ENDS = "peer_failure"  # what a fault that ends processes explains
 SOON = 600.0  # seconds within which a failure may be the consequence of another one
 NEAR = 4096  # bytes of a log after which the reason of a failure is still written
@@ -172,12 +173,13 @@ def _score(
         if earlier == 1.0 and all(
             _proven_earlier(entry.first, other.first, facts) for other in shown if _separate(entry, other)
         ):
-            reasons.append("it came before the other findings")
+            reasons.append(CAME_FIRST)
     causes = [rival for rival in others if explains(rival, entry) and not explains(entry, rival)]
     causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, entry.first)]
     if causes:
         score += EXPLAINED
-        reasons.append(f"it may be a consequence of: {causes[0].title}")
+        if CAME_FIRST not in reasons:
+            reasons.append(f"it may be a consequence of: {causes[0].title}")
     for penalty, reason in _outlived(entry, others, facts):
         score += penalty
         reasons.append(reason)

@@ -56,7 +56,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "worker_ip": (),  # of a worker process that the line names
     "worker_pid": (),
     "missing": (),
-    "ordinal": (),  # the number of a device as the process counts those that it sees
+    "device_name": (),  # a GPU by its address or number, such as "GPU 0000:1c:00.0" or "GPU 0 as its process counts them"
     "free": (),
     "says": (),  # the message of the exception, option parser or assertion, cut
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),

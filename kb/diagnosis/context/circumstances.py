@@ -28,7 +28,7 @@ OF_LINE = frozenset(
         "foreign",
         "cap",
         "missing",
-        "ordinal",
+        "device_name",
         "free",
         "says",
     }

@@ -27,8 +27,11 @@ _MISSING = lazy_compile(
     r"|[\"']([^\"'\n]{1,200})[\"'] (?:is |was )?(?:not found|does not exist|doesn't exist)"
     r"|(?<![\w\"'])([.~]?/[\w./~@%+=-]{1,200}) (?:is |was )?(?:not found|does not exist|doesn't exist|: No such file)"
 )
-_ORDINAL = lazy_compile(r"(?:\bdevice ordinal[: ]{1,2}|\b(?:cuda|hip|npu|xpu):)(\d{1,2})\b")
-_NAMED = (("path", _PATH), ("ordinal", _ORDINAL), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID))
+_DEVICE = lazy_compile(
+    r"\b(?P<address>(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{8}):[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)\b|\bGPU[ -]?(?P<number>\d{1,2})\b"
+    r"|(?:\bdevice ordinal[: ]{1,2}|\b(?:cuda|hip|npu|xpu):)(?P<ordinal>\d{1,2})\b"
+)
+_NAMED = (("path", _PATH), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID))
 _WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
 _CONNECTION = lazy_compile(
     r"(?i)(?P<name>name resolution|name or service not known|getaddrinfo|nodename nor servname|could not translate host)"
@@ -65,7 +68,7 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
             found[name] = stated[-1] if name == "path" else stated[0]  # of a copy, the target
     if "sender_uid" in asked:
         found["sender_uid"] = _sender(first.captures.get("address", ""))
-    for name, stated_by in (("connection", _connection), ("memory_of", memory_of), ("free", _free)):
+    for name, stated_by in (("connection", _connection), ("memory_of", memory_of), ("free", _free), ("device_name", _device)):
         if name in asked:
             found[name] = stated_by(text)
     if asked & {"memory", "unused", "foreign", "cap"}:
@@ -87,6 +90,16 @@ def _free(text: str) -> str:
     """Return the first free amount of memory that is stated; empty without one."""
     amounts = (match["free"] or match["free2"] for match in _MEMORY.finditer(text))
     return next((free for free in amounts if free and _gib(free) is not None), "")
+
+
+def _device(text: str) -> str:
+    """Return the GPU that a text names first, as it names it; empty if it names none."""
+    stated = _DEVICE.search(text)
+    if stated is None:
+        return ""
+    return (
+        f"GPU {stated['ordinal']} as its process counts them" if stated["ordinal"] else f"GPU {stated[1] or stated[2]}"
+    )
 
 
 def _said(first: Signal) -> str:

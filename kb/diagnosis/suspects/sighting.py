@@ -40,12 +40,14 @@ _SIGHTINGS = (
     BY_CHECK,
 )
 _NODE_LOST, _KILLED = "node_lost", "killed"
+_OF_OTHERS = frozenset({"rendezvous", "collective_desync", "deadlock"})  # who is named is late, stuck or differs
 
 
 def is_accused(suspects: Sequence[Suspect], best: Finding) -> bool:
     """Whether a suspect of a finding is accused, so that nothing else needs to be named as at fault."""
     named = [item for item in suspects if item.kind != "job" and item.why not in (REPORTED, WAITING)]
-    if _of_machines(best) or (best.is_symptom and best.fault.id != _KILLED):
+    waited = best.fault.id in _OF_OTHERS or (best.is_symptom and best.fault.id != _KILLED)
+    if waited or _of_machines(best):
         return bool(named)
     return any(not item.why.startswith(_SIGHTINGS) for item in named)
 

@@ -118,3 +118,10 @@ def test_a_run_that_completed_is_not_to_be_let_run():
     """A fault that it lived with is fixed before the next run."""
     report = _report("degraded", None, Decision("fix_first", why=f"Memory grows. {COMPLETED}"), "memory_leak")
     assert decided(report) == "No restart needed. Fix the cause before the next run."
+
+
+def test_nobody_knows_whether_a_cancelled_job_is_still_wanted():
+    """That nothing has to be fixed does not mean that its work is done."""
+    report = replace(_report("stopped", "CANCELLED", Decision("none")), verdict="fault")
+    first = replace(FALLEN_GPU.diagnoses[0], fault="cancelled")
+    assert decided(replace(report, diagnoses=(first,))).startswith("Nothing to fix in the run. Start it again only if")
