@@ -228,7 +228,8 @@ def group_text(group: Sequence[Suspect], nodes: int | None = None) -> str:
         return _ranks(group, nodes)
     if kind == "job":
         return group[0].why.removeprefix(_SEEN_ON) if group[0].why.startswith(_SEEN_ON) else "the whole job"
-    return few(list(dict.fromkeys(f"{kind} {_thing(suspect)}".rstrip() for suspect in group)))
+    name = "GPU" if kind == "gpu" else kind
+    return few(list(dict.fromkeys(f"{name} {_thing(suspect)}".rstrip() for suspect in group)))
 
 
 def _ranks(group: Sequence[Suspect], most: int | None) -> str:
@@ -266,6 +267,8 @@ def _reason(group: Sequence[Suspect]) -> str:
         why = BLOCKER_UNKNOWN
     elif why == REPORTED or (group[0].kind == "job" and why.startswith(_SEEN_ON)):  # the label says so
         why = ""
+    elif group[0].kind == "node":
+        why = why.replace(" of its node", "").replace(" on its node", "")
     return f" ({why})" if why else ""
 
 

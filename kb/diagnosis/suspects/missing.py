@@ -9,6 +9,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import SUSPECTS, WAITING_FAULTS, SuspectClaim, waits_for_others
 from kb.diagnosis.suspects.ranking import with_scores
+from kb.diagnosis.suspects.sighting import SILENT
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.topology import Place, Places
 from kb.report import Suspect
@@ -110,7 +111,7 @@ def _whole_nodes(quiet: Sequence[Place], units: Sequence[Place], rumours: Mappin
 
 def _silent(others: str) -> str:
     """Return why a rank or node stands out. The others' lines do not tell waiting from being stopped."""
-    return f"{others} timed out, lost a peer or were stopped; this one reports none of that"
+    return f"{others} {SILENT}"
 
 
 def _silent_suspects(places: Sequence[Place], why: str) -> tuple[Suspect, ...]:

@@ -23,6 +23,7 @@ OWN_GPU = "its lines name the GPU with this number"
 FIRST_FAILED = "first to fail according to the launcher"
 TOLD = "reported by the launcher, the scheduler or another rank"
 BY_KERNEL, BY_CHECK = "reported by the kernel of its node", "reported by a check on its node"
+SILENT = "timed out, lost a peer or were stopped; this one reports none of that"
 _SIGHTINGS = (
     OWN_LOG,
     ONLY_REPORTER,
@@ -49,7 +50,7 @@ def is_accused(suspects: Sequence[Suspect], best: Finding) -> bool:
     waited = best.fault.id in _OF_OTHERS or (best.is_symptom and best.fault.id != _KILLED)
     if waited or _of_machines(best):
         return bool(named)
-    return any(not item.why.startswith(_SIGHTINGS) for item in named)
+    return any(not item.why.startswith(_SIGHTINGS) and not item.why.endswith(SILENT) for item in named)
 
 
 def _of_machines(best: Finding) -> bool:

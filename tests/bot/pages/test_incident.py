@@ -32,7 +32,7 @@ def test_the_culprit_and_the_cause_come_first_then_all_that_supports_them(known)
         "Incident 12", "GPU 3 on gpu-017: a GPU fell off the bus", "Requeue without gpu-017", "fell off the bus at iteration 1198",
         "Exclude gpu-017", "Do first", "Drain gpu-017 and reboot it.", "llm-70b", "1,198 of 5,000", "9.6", "Who wrote when",
         "end of the job 12:03:59", "GPU fell off the bus", "Suspects",
-        "gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017", "logs/dmesg-gpu-017.log:812", "before", "Xid (PCI:0000:5d:00): 79", "after",
+        "GPU 3 (0000:5d:00, GPU-1f0e) on gpu-017", "logs/dmesg-gpu-017.log:812", "before", "Xid (PCI:0000:5d:00): 79", "after",
         "Drain gpu-017 and reboot it.", "disruptive", "scontrol update", "Check: `nvidia-smi -L`", "Also explains",
         "A power, link or board fault.", "dies, and all who wait", "xid-catalogue", "A collective timed out", "Hang: none detected",
         "Curves", "step 390", "leaves the others", "No confirmed cause yet", "rulebook 2026.3",

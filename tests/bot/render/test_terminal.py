@@ -37,7 +37,7 @@ Who acts: hardware team. The fault stays with the node.
               $ scontrol update NodeName=gpu-017 State=DRAIN \\
                   Reason="Xid 79 on GPU 0000:5d:00, job 47110"
               Check: `nvidia-smi -L` lists 8 GPUs
-   Suspects   gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on
+   Suspects   GPU 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on
               gpu-017 (its process drove that GPU)
    Confidence likely
               The kernel names the GPU; it comes 31 s before any other failure;

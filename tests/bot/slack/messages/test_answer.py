@@ -28,7 +28,7 @@ FALLEN_TEXT = """\
 *GPU 3 on gpu-017: a GPU fell off the bus*
 *Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Who acts: hardware team. @S0GPU
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
-*Suspects* gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on gpu-017 (its process drove that GPU) · *Confidence* likely
+*Suspects* GPU 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on gpu-017 (its process drove that GPU) · *Confidence* likely
 *Do first* Drain gpu-017 and reboot it.* (disruptive: affects other jobs)*
   | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
 logs/dmesg-gpu-017.log:812 (gpu-017)
