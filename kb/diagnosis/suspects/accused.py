@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, has_place
 from kb.diagnosis.suspects.ranking import first_in_time, to_suspect, whole_job, with_scores
-from kb.diagnosis.suspects.sighting import BY_CHECK, BY_KERNEL, TOLD
+from kb.diagnosis.suspects.sighting import BY_CHECK, BY_KERNEL, BY_LAUNCHER, TOLD
 from kb.facts.topology import Place, Places
 from kb.report import ONE_END, EvidenceItem, Suspect
 
@@ -105,7 +105,8 @@ def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple
 def named_by_others(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
     """Return those that launchers, schedulers and lists recently ranks name, else the ends that fail most."""
     plain = [claim for claim in claims if not claim.peer]
-    return most_named(plain, TOLD) or _failing_connections(claims)
+    told = BY_LAUNCHER if all(claim.signal.captures.get("launcher") for claim in plain) else TOLD
+    return most_named(plain, told) or _failing_connections(claims)
 
 
 def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[SuspectClaim] = ()) -> tuple[Suspect, ...]:

@@ -25,7 +25,7 @@ from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
 from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only_silent_rank, waiting_ranks
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
-from kb.diagnosis.suspects.sighting import OWN_NUMBER
+from kb.diagnosis.suspects.sighting import BY_LAUNCHER, OWN_NUMBER
 from kb.facts.topology import Place, Places, names_a_node
 from kb.model import OF_MACHINES
 from kb.regex.lazy import lazy_compile
@@ -193,7 +193,7 @@ def _of_the_whole_run(own: Sequence[SuspectClaim], best: Finding, layout: JobLay
 def _of_rumours(rumours: Sequence[SuspectClaim], waits: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
     """Return those that lines name most. Only another rank is a peer; a line of no rank is a launcher's."""
     peers = [claim for claim in rumours if claim.teller is not None and _speaks_of_another(claim.teller, claim.place)]
-    return most_named(rumours, "reported by peers" if peers else "reported by the launcher", waits)
+    return most_named(rumours, "reported by peers" if peers else BY_LAUNCHER, waits)
 
 
 def _speaks_of_another(teller: Place, place: Place) -> bool:

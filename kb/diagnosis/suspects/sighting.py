@@ -21,7 +21,8 @@ NOT_STOPPED = "the only one that the launcher did not stop"
 FIRST_ENDED = "the first to end, by its launcher"
 OWN_GPU = "its lines name the GPU with this number"
 FIRST_FAILED = "first to fail according to the launcher"
-TOLD = "reported by the launcher, the scheduler or another rank"
+BY_LAUNCHER = "reported by the launcher"
+TOLD = f"{BY_LAUNCHER}, the scheduler or another rank"
 BY_KERNEL, BY_CHECK = "reported by the kernel of its node", "reported by a check on its node"
 SILENT = "timed out, lost a peer or were stopped; this one reports none of that"
 _SIGHTINGS = (
@@ -36,7 +37,7 @@ _SIGHTINGS = (
     FIRST_ENDED,
     OWN_GPU,
     FIRST_FAILED,
-    TOLD,
+    BY_LAUNCHER,
     BY_KERNEL,
     BY_CHECK,
 )
