@@ -106,7 +106,8 @@ def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
 
     If its own frames have none, those of the exceptions raised while it was handled do: their outer frames are shared.
     """
-    low, high = chain_span(signal, facts)
+    whole = replace(signal, span=chain_span(signal, facts))
+    low, high = chain_span(whole, facts)  # of a line in the last of them, the chain reaches further up
     near = [
         exception
         for exception in facts.streams[signal.stream].exceptions

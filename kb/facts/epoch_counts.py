@@ -18,6 +18,7 @@ KERAS = "keras"
 _IN_EPOCH = frozenset({"epoch_brackets", "train_brackets", "batch_brackets", "ltr", KERAS})
 LATE = 2  # number of an epoch that is not the first, counted from 0 or from 1
 ENDS = 2  # epochs that end at the same step; once, a bar may only be redrawn with a new label
+_BETWEEN = 2048  # bytes between the lines of two epochs, in which an evaluation is logged; a new run logs its settings
 _NEARLY = 0.9  # share of a bar's length from which on it counts as complete, since not every update is drawn
 
 
@@ -37,6 +38,7 @@ def formats_in_epochs(points: Sequence[ProgressPoint], marks: Sequence[StageMark
 
 def _restarts(points: Sequence[ProgressPoint], marks: Sequence[StageMark]) -> bool:
     """Whether the count restarts when the epoch rises, or after a complete bar while the program runs on."""
+    again = 0  # restarts of a count that is no bar
     ends: list[int] = []  # steps at which the last epochs ended, all the same
     alike = len({point.total for point in points}) == 1  # else some of the bars may be of loops inside the training
     for before, point in pairwise(points):
@@ -47,14 +49,10 @@ def _restarts(points: Sequence[ProgressPoint], marks: Sequence[StageMark]) -> bo
             ends = [*ends, step] if step == last and ends[-1:] in ([], [step]) else [step] if step == last else []
             if 2 * step < last or len(ends) == ENDS:
                 return True
-        elif (
-            alike
-            and 2 * step < last
-            and point.total
-            and last >= _NEARLY * point.total
-            and _runs_on(before, point, marks)
-        ):
-            return True
+        elif alike and 2 * step < last and point.total and last >= _NEARLY * point.total:
+            again += _is_next_line(before, point, marks)
+            if again == ENDS or _runs_on(before, point, marks):
+                return True
     return False
 
 
@@ -66,6 +64,13 @@ def _is_late(points: Sequence[ProgressPoint]) -> bool:
         and len(epochs) == 1
         and (epochs.pop() or 0) >= LATE
     )
+
+
+def _is_next_line(before: ProgressPoint, point: ProgressPoint, marks: Sequence[StageMark]) -> bool:
+    """Whether only few lines stand between two points, and none of them shows a start, as between two epochs."""
+    starts = (mark for mark in marks if mark.stage in RESTARTS)
+    near = point.offset - before.offset < _BETWEEN
+    return near and not any(before.offset < mark.offset <= point.offset for mark in starts)
 
 
 def _runs_on(before: ProgressPoint, point: ProgressPoint, marks: Sequence[StageMark]) -> bool:

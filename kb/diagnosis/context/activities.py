@@ -10,7 +10,7 @@ from kb.model import Stage
 from kb.regex.lazy import lazy_compile
 
 _EVALUATES = lazy_compile(
-    r" in (?:_?(?:evaluate|validate)"
+    r" in (?:_?(?:evaluate|validate|val|valid)"
     r"|estimate_loss(?:es)?|(?:eval|validation|val)_loss"
     r"|_?evaluate_(?:and_\w{1,40}|on_\w{1,40}|(?:one_)?epoch|core|model|tasks?|examples?|batch|dataset|loader|loop|all|split)"
     r"|(?:(?:non)?dist_)?validation|_?(?:run_)?test_(?:epoch|loop|step)|evaluation_(?:loop|step)|(?:validate|eval)_(?:one_)?(?:epoch|step|batch|model)"
@@ -63,6 +63,7 @@ _COMPUTES = lazy_compile(
     r"|(?:paddle/\S{0,60}layers?|mindspore/nn/cell|keras/\S{0,60}(?:base_layer|layer|training\w{0,12}|trainer))\.py:\d{1,6} in (?:__call__|construct|call|train_function)$"
     r"|tensorflow/python/\S{0,60}\.py:\d{1,6} in (?:run|_run|_do_run|quick_execute)$|flax/\S{0,60}\.py:\d{1,6} in apply$"
 )
+_PREDICTS = lazy_compile(r" in _?(?:predict|inference|test)(?:_\w{1,30})?$")
 _TRAINING = lazy_compile(
     r" in _?(?:\w{1,30}_)?(?:train|fit|training|finetune|fine_tune|pretrain)(?:_(?:model|loop|net|network|one|worker|func|function|fn|process|impl|gan|\d))?$"
 )
@@ -86,18 +87,19 @@ _LOOPS = lazy_compile(r"torch/utils/data/dataloader\.py:\d{1,6} in (?:__next__|_
 
 
 def activity(frames: Sequence[str]) -> Stage | None:
-    """Return the stage of the innermost frame whose activity is known, and of a model that a training function calls.
+    """Return the stage of the innermost frame whose activity is known, and of what a training function does with its model.
 
     `frames`: as `path:line in function`, innermost first.
     """
-    called = False
+    called = predicts = False
     for frame in frames:
         for known, stage in _ACTIVITIES:
             if known.search(frame):
                 return stage
-        if called and _TRAINING.search(frame):
-            return "iterating"
+        if (called or predicts) and _TRAINING.search(frame):
+            return "evaluating" if predicts else "iterating"
         called = called or _COMPUTES.search(frame) is not None
+        predicts = predicts or _PREDICTS.search(frame) is not None
     return None
 
 

@@ -219,3 +219,18 @@ def test_a_run_that_its_user_stopped_or_that_reports_its_end_runs_no_more() -> N
     ended = report_of("loss is high\n" + STEPS + LAST + "Training completed.\n")
     assert ended.phase == "completed"
     assert report_of("loss is high\n" + STEPS + LAST).phase == "degraded"
+
+
+def test_a_worker_of_a_loader_fails_in_the_stage_of_its_process() -> None:
+    """The frames of the worker, which follow, show none; a rule may know the message alone."""
+    text = (
+        'Traceback (most recent call last):\n  File "/app/train.py", line 9, in main\n    run()\n'
+        '  File "/app/train.py", line 5, in validate\n    next(data)\n  File "/app/reraise.py", line 4, in reraise\n'
+        "KeyError: Caught KeyError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+        '  File "/lib/torch/worker.py", line 202, in _worker_loop\n'
+        + "".join(f'  File "/app/data.py", line {line}, in collate_{line}\n' for line in range(20))
+        + "KeyError: 'width'\n"
+    )
+    book = rulebook(rule("width", "code_bug", Pattern("w", regex="^KeyError: 'width'")))
+    report = diagnose(Evidence(streams=(scanned(STEPS + LAST + text, book, ref("logs/train.log")),)), book)
+    assert report.diagnoses[0].stage == "evaluating"

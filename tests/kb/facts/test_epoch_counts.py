@@ -53,6 +53,8 @@ def told(text: str) -> tuple[int | None, int | None, int | None, int | None, int
     ("text", "expected"),
     [
         (epochs(10, 10, 7), (None, None, None, 7, 10, None)),  # bars without a number
+        ("".join(f"iter {n:06}/000283 | nll loss: 9.1\n" for n in (10, 280) * 3), (None, None, None, 280, 283, None)),
+        ("".join(f"iter {n:06}/000283 | nll loss: 9.1\n" for n in (10, 280) * 2), (280, 283, None, None, None, 280)),
         (epochs(10, 10, 7, label="Epoch {}: "), (None, None, 6, 7, 10, None)),  # the log begins with epoch 4
         (
             "".join(f"Epoch {n}/9: 200it [03:20,  1.00it/s, loss=2.{n}]\n" for n in (1, 2, 3))
@@ -79,7 +81,7 @@ def told(text: str) -> tuple[int | None, int | None, int | None, int | None, int
             (None, None, None, 20, 20, None),
         ),
     ],
-    ids=["bars", "numbered", "without_total", "brackets", "validated", "keras"],
+    ids=["bars", "lines", "lines_once", "numbered", "without_total", "brackets", "validated", "keras"],
 )
 def test_a_place_within_an_epoch_is_no_step_of_the_run(text: str, expected: tuple[int | None, ...]) -> None:
     """The count restarts with each epoch, and nothing says how many steps the epochs before had."""
