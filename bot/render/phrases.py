@@ -132,7 +132,7 @@ def place(diagnosis: Diagnosis, zone: TimeZone = "utc") -> Iterator[str]:
     if diagnosis.stage:
         yield f"stage {diagnosis.stage}"
     after = "" if diagnosis.stage in (None, "iterating") else "after "
-    if diagnosis.iteration is not None:
+    if diagnosis.iteration is not None and (diagnosis.iteration or not after):  # after 0, none was made
         yield f"{after}iteration {diagnosis.iteration}"
     elif diagnosis.epoch_iteration is not None:
         yield f"{after}iteration {within_epoch(diagnosis)}"

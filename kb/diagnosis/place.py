@@ -133,12 +133,12 @@ def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None
 
 
 def _has_stepped(signal: Signal, facts: Facts) -> bool:
-    """Whether a step is logged of the attempt that a line is in."""
+    """Whether a step is logged of the attempt that a line is in; a bar at 0 shows none yet."""
     stream = facts.streams[signal.stream]
     begun, _ = stream.attempt(signal.offset)
     if stream.points:
-        return any(point.offset >= begun for point in stream.points)
-    return any(other.points for other in facts.streams)
+        return any(point.step != 0 for point in stream.points if point.offset >= begun)
+    return any(point.step != 0 for other in facts.streams for point in other.points)
 
 
 def _raised(signal: Signal, facts: Facts) -> list[Structure]:

@@ -82,6 +82,9 @@ _READS_DATA = lazy_compile(
 )
 _BUILDS = lazy_compile(r":\d{1,6} in __init__$")
 _OF_DATA = lazy_compile(r"(?i)data_?(?:set|loader|module)|/data/")
+_READS_FILE = lazy_compile(
+    r"\bh5py[/.]|/(?:pandas|pyarrow|PIL|cv2|webdataset|soundfile|torchaudio|tensorflow_datasets)/|/(?:csv|gzip|tarfile|zipfile|pickle)\.py:\d"
+)
 _IMPORTS = lazy_compile(r":\d{1,6} in <module>$|^<frozen importlib|importlib/__init__\.py:\d")
 _LOOPS = lazy_compile(r"torch/utils/data/dataloader\.py:\d{1,6} in (?:__next__|_next_data|_process_data)$")
 
@@ -119,15 +122,20 @@ def start_activity(frames: Sequence[str]) -> Stage | None:
         return None
     if all(_IMPORTS.search(frame) for frame in frames):
         return "init" if len(frames) > 1 else None
-    return next(filter(None, map(_started, frames)), None)
+    reads = False
+    for frame in frames:
+        reads = reads or _READS_FILE.search(frame) is not None
+        if (stage := _started(frame, reads=reads)) is not None:
+            return stage
+    return None
 
 
-def _started(frame: str) -> Stage | None:
-    """Return the stage of a start that a frame shows; None if it is no part of one."""
+def _started(frame: str, *, reads: bool) -> Stage | None:
+    """Return the stage of a start that a frame shows; None if it is no part of one. `reads`: a frame inside reads a file of data."""
     if _READS_DATA.search(frame):
         return "data_load"
     if _PLACES_MODEL.search(frame):
         return "init"
     if _BUILDS.search(frame) and not LIBRARY.search(frame):
-        return "data_load" if _OF_DATA.search(frame) else "init"
+        return "data_load" if reads or _OF_DATA.search(frame) else "init"
     return None

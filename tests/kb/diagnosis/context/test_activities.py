@@ -52,6 +52,7 @@ def test_frames_show_the_activity(inner: list[str], expected: Stage | None) -> N
         (["/app/run.py:145 in main", "/app/speech_dataset.py:7 in __init__"], "data_load"),
         (["/app/run.py:145 in main", "/lib/site-packages/datasets/load.py:7 in load_dataset"], "data_load"),
         (["/app/run.py:145 in main", "/lib/site-packages/h5py/_hl/files.py:7 in __init__"], None),
+        (["/app/run.py:145 in main", "/app/run.py:7 in __init__", "h5py/h5o.pyx:190 in h5py.h5o.open"], "data_load"),
         (["/app/net.py:3 in <module>", "/app/ops.py:1 in <module>"], "init"),
         (["/app/run.py:145 in main", f"{MODULE}_call_impl", "/app/net.py:7 in __init__"], None),
         (["/app/run.py:145 in main", "/lib/torch/utils/data/dataloader.py:701 in __next__", f"{MODULE}to"], None),
@@ -83,6 +84,10 @@ def test_a_start_is_told_only_before_the_first_step() -> None:
     )
     first = report_of("reading the corpus\n" + raised)
     assert (first.diagnoses[0].stage, first.progress.stage) == ("init", "init")
+    drawn = report_of("  0%|          | 0/15 [00:00<?, ?it/s]\n" + raised)
+    assert drawn.diagnoses[0].stage == "iterating"  # its loop has begun
+    again = report_of("  0%|          | 0/15 [00:00<?, ?it/s]\nGenerating train split: 9 examples\n" + raised)
+    assert list(place(again.diagnoses[0])) == ["stage init"]
     later = report_of("iteration      5/   60 | lm loss: 2.5E+00\n" + raised)
     assert (later.diagnoses[0].stage, later.progress.stage) == ("iterating", "iterating")
 
