@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from kb.diagnosis.context.activities import activity, computes, start_activity
 from kb.diagnosis.context.attempt import of_attempt, starts_after
-from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import STOPS, Ranked, precedes
 from kb.facts.chained_exceptions import structure_start
@@ -25,6 +24,9 @@ _OF_CHECKPOINT = lazy_compile(
     r"['\"/](?:[\w.-]{0,40}(?:checkpoint|ckpt)[\w.-]{0,40}|iter_\d{4,}|global_step_?\d{1,9}|(?:step|epoch|snapshot)[_-]?\d{1,9})(?:/|['\"]|\.\w{1,12}['\"])"
 )
 _WRITES = lazy_compile(r"\bPytorchStreamWriter failed writing|\binline_container\.cc:\d{1,5}\] \. unexpected pos \d")
+_LAUNCHER = lazy_compile(
+    r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d|(?:deepspeed/launcher|accelerate/commands)/\S{1,60}\.py:\d"
+)
 _BEFORE_INIT = (None, "launch", "data_load")  # a later line may follow them unmarked: the rest of the start
 _BEFORE_DATA = (None, "launch", "init", "checkpoint_load")
 
@@ -52,9 +54,8 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         stage = facts.end[0] if facts.end is not None else stream.stages.without_launcher(first.offset)
         if first.kind in LAUNCHER_KINDS and facts.end is None:
             stage = None
-    if stage == "launch" and own_frame(first, facts):
-        # the program that was launched raised it, before it called its model or in a loop that is not known
-        stage = None if any(computes(_innermost_first(item)) for item in _raised(first, facts)) else "init"
+    if stage == "launch":
+        stage = _of_launched(_raised(first, facts))
     stage = _by_frames(first, facts) or _by_start(first, stage, facts) or stage
     if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
         stage = "saving"
@@ -139,6 +140,14 @@ def _has_stepped(signal: Signal, facts: Facts) -> bool:
     if stream.points:
         return any(point.step != 0 for point in stream.points if point.offset >= begun)
     return any(point.step != 0 for other in facts.streams for point in other.points)
+
+
+def _of_launched(raised: Sequence[Structure]) -> Stage | None:
+    """Return the stage of exceptions after the launcher's lines: what its program raised before it called its model is a start."""
+    frames = [_innermost_first(item) for item in raised]
+    if not any(frames) or any(_LAUNCHER.search(frame) for each in frames for frame in each):
+        return "launch"
+    return None if any(map(computes, frames)) else "init"
 
 
 def _raised(signal: Signal, facts: Facts) -> list[Structure]:
