@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kb.diagnosis.context.activities import activity, computes, start_activity
 from kb.diagnosis.context.attempt import of_attempt, starts_after
-from kb.diagnosis.findings import chain_span
+from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import STOPS, Ranked, precedes
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.epoch_counts import epoch_of, furthest
@@ -56,7 +56,7 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
             stage = None
     if stage == "launch":
         stage = _of_launched(_raised(first, facts))
-    stage = _by_frames(first, facts) or _by_start(first, stage, facts) or stage
+    stage = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts) or stage
     if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
         stage = "saving"
     if stage == "iterating" and _OF_CHECKPOINT.search(first.line):
@@ -119,6 +119,15 @@ def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
         return _by_stack(signal, facts)
     linked = [item for item in near if item not in own and _is_linked(item)]
     return next(filter(None, (activity(_innermost_first(exception)) for exception in (*own, *linked))), None)
+
+
+def _by_others(best: Finding, first: Signal, facts: Facts) -> Stage | None:
+    """Return the stage that frames of another line of a finding show, where its first line has none, as in another log."""
+    if facts.streams[first.stream].in_traceback(first.offset):
+        return None
+    others = (signal for signal in best.signals if signal.kind in ("line", "exception") and not signal.survived)
+    raised = (other for other in others if facts.streams[other.stream].in_traceback(other.offset))
+    return next(filter(None, (_by_frames(signal, facts) for signal in raised)), None)
 
 
 def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None:

@@ -234,3 +234,13 @@ def test_a_worker_of_a_loader_fails_in_the_stage_of_its_process() -> None:
     book = rulebook(rule("width", "code_bug", Pattern("w", regex="^KeyError: 'width'")))
     report = diagnose(Evidence(streams=(scanned(STEPS + LAST + text, book, ref("logs/train.log")),)), book)
     assert report.diagnoses[0].stage == "evaluating"
+
+
+def test_the_frames_of_another_line_of_a_fault_show_its_stage() -> None:
+    """A tracker's own log may report it first, without a traceback."""
+    book = rulebook(rule("full", "code_bug", Pattern("f", regex="No space left on device")))
+    tracker = scanned("error writing: No space left on device\n", book, ref("logs/debug-internal.log"))
+    raising = scanned(STEPS + raised("save_model", "OSError: No space left on device"), book, ref("logs/train.log"))
+    report = diagnose(Evidence(streams=(tracker, raising)), book)
+    assert report.diagnoses[0].evidence[0].source == "logs/debug-internal.log"
+    assert report.diagnoses[0].stage == "saving"
