@@ -28,6 +28,7 @@ _LAUNCHER = lazy_compile(
     r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d|(?:deepspeed/launcher|accelerate/commands)/\S{1,60}\.py:\d"
 )
 _BEFORE_INIT = (None, "launch", "data_load")  # a later line may follow them unmarked: the rest of the start
+_BEFORE_LOAD = (None, "launch", "init", "data_load")
 _BEFORE_DATA = (None, "launch", "init", "checkpoint_load")
 
 
@@ -59,6 +60,8 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
     stage = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts) or stage
     if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
         stage = "saving"
+    if stage in _BEFORE_LOAD and best.fault.id == "checkpoint_load":
+        stage = "checkpoint_load"
     if stage == "iterating" and _OF_CHECKPOINT.search(first.line):
         stage = "saving"
     return stage, _last_step(first, step, facts)

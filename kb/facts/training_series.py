@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from itertools import pairwise
 
 from kb.model import ProgressPoint
-from kb.parsers.logs.progress.bars import gets_other_label
+from kb.parsers.logs.progress.bars import counts_otherwise
 from kb.parsers.logs.progress.line_format import changed
 from kb.scanning.summary import Series, StageMark, StreamSummary
 from kb.values import dataclass
@@ -95,13 +95,13 @@ def _without_single(series: Series) -> Series:
 
 
 def _without_false_start(series: Series, summary: StreamSummary) -> Series:
-    """Return the series without bars that stay at 0 and whose label, which shows that they count no steps, comes later.
+    """Return the series without bars that stay at 0 and whose label or pace, which shows that they count no steps, comes later.
 
     Only where no other line has a step, and the text behind the bar is kept.
     """
     if not series.points or any(not _is_bar(point) or point.step for point in series.points):
         return series
-    kept = tuple(point for point in series.points if not gets_other_label(_text_at(summary, point.offset), point.total))
+    kept = tuple(point for point in series.points if not counts_otherwise(_text_at(summary, point.offset), point.total))
     return series if len(kept) == len(series.points) else replace(series, points=kept)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kb.diagnosis.engine import diagnose
 from kb.facts.evidence import Evidence
 from kb.model import Job, Stage
 from kb.report import Report
-from kb.rulebase.rule import ExceptionTest, Pattern
+from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern
 from tests.support.kb_samples import ref, rule, rulebook, scanned
 
 BOOK = rulebook(
@@ -244,3 +246,14 @@ def test_the_frames_of_another_line_of_a_fault_show_its_stage() -> None:
     report = diagnose(Evidence(streams=(tracker, raising)), book)
     assert report.diagnoses[0].evidence[0].source == "logs/debug-internal.log"
     assert report.diagnoses[0].stage == "saving"
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_loaded_at_the_start() -> None:
+    """Whatever part of the start its frames show."""
+    book = rulebook(rule("resume", "checkpoint_load", Pattern("r", regex="no checkpoint to resume")))
+    book = replace(book, faults={**book.faults, "checkpoint_load": FaultClass("checkpoint_load", "software", "Load")})
+    text = (
+        'Traceback (most recent call last):\n  File "/app/a.py", line 9, in main\nValueError: no checkpoint to resume\n'
+    )
+    report = diagnose(Evidence(streams=(scanned(text, book, ref("logs/train.log")),)), book)
+    assert report.diagnoses[0].stage == "checkpoint_load"

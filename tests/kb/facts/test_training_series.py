@@ -247,3 +247,17 @@ def test_a_bar_that_gets_its_label_late_counts_what_the_label_says() -> None:
     assert counted(read(bar(0, 14) + bar(0, 14, named) + "\nRuntimeError: no kernel\n")) == set()
     assert counted(read(bar(0, 14) + bar(0, 14, "Training steps: ") + "\n")) == {(0, 14)}
     assert counted(read(bar(0, 14) + "\nRuntimeError: no kernel\n")) == {(0, 14)}
+
+
+def test_a_bar_that_turns_out_to_be_faster_than_any_training_counts_no_steps() -> None:
+    """Records are read; its first drawing has no pace."""
+    start = "  0%|          | 0/900000 [00:00<?, ?it/s]"
+    fast = "\r 28%|██▊       | 253390/900000 [00:00<00:00, 2533443.36it/s]\n"
+    slow = "\r 28%|██▊       | 253390/900000 [99:00<00:00, 4.36it/s]\n"
+    assert read(start + fast).points == []
+    assert [point.step for point in read(start + slow).points] == [0, 253390]
+
+
+def test_a_bar_of_one_step_counts_no_training() -> None:
+    """Nothing is trained in a loop of one."""
+    assert read("  0%|          | 0/1 [00:00<?, ?it/s]\n").points == []

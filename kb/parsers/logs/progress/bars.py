@@ -84,10 +84,22 @@ _NAMED = lazy_compile(
 )
 
 
-def gets_other_label(text: str, total: int | None) -> bool:
-    """Whether a bar at the start of a text, drawn at 0 without a label, is redrawn with one that counts no training steps."""
+_FAST = lazy_compile(
+    r"[^\r\n]{0,400}[\r\n]{1,2} {0,4}\d{1,3}%\|[^|\r\n]{0,300}\| {0,8}\d{1,12}/(?P<total>\d{1,12}) \[[^\]\r\n,]{1,40}, {0,8}(?P<rate>[\d.]{1,16})it/s\]"
+)
+
+
+def counts_otherwise(text: str, total: int | None) -> bool:
+    """Whether a bar at the start of a text, drawn at 0 without a label, turns out to count no training steps.
+
+    It is redrawn with a label that says so, or faster than any training.
+    """
     found = _NAMED.match(text)
-    return found is not None and int(found["total"]) == total and not _is_training(found["label"].encode())
+    if found is not None and int(found["total"]) == total and not _is_training(found["label"].encode()):
+        return True
+    drawn = _FAST.match(text)
+    rate = parse_float(drawn["rate"].encode()) if drawn is not None and int(drawn["total"]) == total else None
+    return rate is not None and rate >= _NO_STEPS
 
 
 def _yolo_point(row: re.Match[bytes], offset: int) -> ProgressPoint:
