@@ -27,8 +27,9 @@ from kb.diagnosis.recovery import RunFacts, decide, in_line, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.commands import filled, on_windows, package_of, slurm_job, with_hints
+from kb.diagnosis.suspects.end_time import end_time
 from kb.diagnosis.suspects.late import last_said
-from kb.diagnosis.suspects.launcher import of_last_attempt, time_of_end
+from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.suspects.sighting import is_accused
 from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
@@ -255,7 +256,7 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
     first, borrowed = min(times, default=(None, False))
     if borrowed and len(times) < len(best.signals):  # those without any time may be older
         first = None
-    if first is None and (ended := time_of_end(best, facts)) is not None:
+    if first is None and (ended := end_time(best, facts)) is not None:
         first, borrowed = ended, False
     said = [signal.line for signal in best.signals]
     job, package = facts.evidence.job.id or slurm_job(said), package_of(said)

@@ -13,7 +13,6 @@ from kb.diagnosis.suspects.sighting import FIRST_FAILED
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.model import Structure
-from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
 from kb.report import EvidenceItem, Suspect
 
@@ -22,7 +21,6 @@ EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
     "killed": frozenset({"SIGKILL"}),
     "segfault": frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"}),
 }
-_ENDS_AT_ONCE = frozenset({"exception", "native_crash", "elastic_failure"})  # kinds of structures
 MANY = 4  # tracebacks of one error, from which on one process alone did not write them
 _LAUNCHING = lazy_compile(r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d")
 # As an allocation that failed, or a tensor on another device than the others, names its device.
@@ -38,10 +36,10 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
     """Return suspects from the launchers' failure blocks that agree with how the decisive line ends."""
     places = layout.places
     blocks = [] if _of_launcher(best, layout.facts) else layout.facts.structures("elastic_failure")
-    items = [item for _, item in blocks if _ends_like(item, best)]
+    items = [item for _, item in blocks if ends_like(item, best)]
     if why := next(_of_all(best, items, layout), ""):
         return whole_job(quoted, why)
-    roots = [(index, item) for index, item in blocks if _ends_like(item, best) and item.fields.get("root") == "yes"]
+    roots = [(index, item) for index, item in blocks if ends_like(item, best) and item.fields.get("root") == "yes"]
     if not best.is_symptom:  # one that timed out, or lost another, did not write the decisive line
         roots = [root for root in roots if root[1].fields.get("rank") not in waiting_ranks(layout) - best.ranks]
     roots.sort(key=lambda root: (str(root[1].fields.get("time") or "~"), root[1].offset))
@@ -55,24 +53,6 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
             host = places.node(str(item.fields.get("host") or "") or None) or places.node_of(number)
             found.setdefault(number, Suspect("rank", host, number, why=why))
     return with_scores(found.values())
-
-
-def time_of_end(best: Finding, facts: Facts) -> float | None:
-    """Return when a launcher saw the first process fail that can have failed of a finding; None if none says it.
-
-    Only of what ends a process at once, and of the attempt in which its first line is: a launcher that starts the job again
-    reports each attempt.
-    """
-    first = best.first
-    if first.stream < 0 or first.kind not in _ENDS_AT_ONCE or best.fault.outlives:
-        return None
-    begun, end = facts.streams[first.stream].attempt(first.offset)
-    times = []
-    for index, item in facts.structures("elastic_failure"):
-        within = index == first.stream and begun <= item.offset and (end is None or item.offset < end)
-        if within and _ends_like(item, best) and (not best.ranks or item.resource.rank in best.ranks):
-            times.append(find_time(str(item.fields.get("time") or "").encode()))
-    return min((time for time in times if time is not None), default=None)
 
 
 def _shared(best: Finding, findings: Sequence[Finding]) -> bool:
@@ -186,7 +166,7 @@ def _in_most_logs(best: Finding, facts: Facts) -> str:
     return "it is in all logs of the job" if shown == jobs else f"it is in {len(shown)} of {len(jobs)} logs of the job"
 
 
-def _ends_like(structure: Structure, best: Finding) -> bool:
+def ends_like(structure: Structure, best: Finding) -> bool:
     """Whether a process of the launcher's block could have printed the decisive line."""
     signal = str(structure.fields.get("signal") or "")
     wanted = EXIT_SIGNALS.get(best.fault.id)

@@ -292,6 +292,18 @@ def test_the_launcher_tells_when_it_failed_where_no_line_does() -> None:
     assert first_seen(stamped + block([(3, 1, "cn-a1")])) == (told - 68, True)
 
 
+def test_lsf_tells_when_it_ended_a_job() -> None:
+    """In the report that it writes into the log, above the reason."""
+    report = (
+        "Started at Tue Feb  9 08:08:46 2027\nTerminated at Tue Feb  9 17:40:08 2027\n\nYour job looked like:\n"
+        "python fit.py\n\nTERM_ADMIN: job killed by root.\n"
+    )
+    rules = (rule("lsf", "time_limit", Pattern("t", regex="^TERM_ADMIN: ")),)
+    book = Rulebook("0", "digest", rules, FAULTS, ACTIONS, OWNERS)
+    (first,) = diagnose(Evidence(streams=(scanned(report, book, ref("logs/lsf.log")),)), book).diagnoses
+    assert first.first_seen == datetime(2027, 2, 9, 17, 40, 8, tzinfo=UTC).timestamp()
+
+
 def test_a_process_that_ended_otherwise_did_not_print_the_traceback() -> None:
     """The launcher saw a victim abort first; it is the one with an exit code that raised."""
     victim, raised = (2, -6, "cn-a1"), (6, 1, "cn-a2")

@@ -1,0 +1,55 @@
+"""When a launcher or a scheduler says that a process or a job ended, for failures whose own lines have no time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kb.diagnosis.findings import Finding
+from kb.diagnosis.ranking import STOPS
+from kb.diagnosis.suspects.launcher import ends_like
+from kb.facts.job_facts import Facts
+from kb.parsers.logs.timestamps import find_time
+from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import head_lines, tail_lines
+
+_ENDS_AT_ONCE = frozenset({"exception", "native_crash", "elastic_failure"})  # kinds of structures
+_OF_REPORT = lazy_compile(r"Terminated at (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ")  # in the report of LSF
+_REPORT = 8192  # bytes from there to the reason, between which the job's script is shown
+
+
+def end_time(best: Finding, facts: Facts) -> float | None:
+    """Return when a launcher or scheduler says that what a finding is about happened; None if none says it."""
+    if best.first.stream < 0 or best.fault.outlives:
+        return None
+    told = [*_failed(best, facts), *_stopped(best, facts)]
+    return min(told, default=None)
+
+
+def _failed(best: Finding, facts: Facts) -> Iterator[float]:
+    """Yield when a launcher saw processes fail that can have failed of a finding.
+
+    Only of what ends a process at once, and of the attempt in which its first line is: a launcher that starts the job again
+    reports each attempt.
+    """
+    first = best.first
+    begun, end = facts.streams[first.stream].attempt(first.offset)
+    for index, item in facts.structures("elastic_failure") if first.kind in _ENDS_AT_ONCE else ():
+        within = index == first.stream and begun <= item.offset and (end is None or item.offset < end)
+        if within and ends_like(item, best) and (not best.ranks or item.resource.rank in best.ranks):
+            time = find_time(str(item.fields.get("time") or "").encode())
+            if time is not None:
+                yield time
+
+
+def _stopped(best: Finding, facts: Facts) -> Iterator[float]:
+    """Yield when LSF ended the job, from the report that gives the reason."""
+    first = best.first
+    if best.fault.id not in STOPS or first.kind != "line":
+        return
+    summary = facts.streams[first.stream].summary
+    kept = dict([*head_lines(summary), *tail_lines(summary)])
+    for at, line in kept.items():
+        if first.offset - _REPORT < at < first.offset and _OF_REPORT.match(line):
+            time = find_time(line.encode("utf-8", "replace"))
+            if time is not None:
+                yield time
