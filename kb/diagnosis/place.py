@@ -27,6 +27,7 @@ _WRITES = lazy_compile(r"\bPytorchStreamWriter failed writing|\binline_container
 _LAUNCHER = lazy_compile(
     r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d|(?:deepspeed/launcher|accelerate/commands)/\S{1,60}\.py:\d"
 )
+_LONG = 24  # lines
 _BEFORE_INIT = (None, "launch", "data_load")  # a later line may follow them unmarked: the rest of the start
 _BEFORE_LOAD = (None, "launch", "init", "data_load")
 _BEFORE_DATA = (None, "launch", "init", "checkpoint_load")
@@ -56,7 +57,7 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         if first.kind in LAUNCHER_KINDS and facts.end is None:
             stage = None
     if stage == "launch":
-        stage = _of_launched(_raised(first, facts))
+        stage = _of_launched(_raised(first, facts), long=stream.stages.lines_since_mark(first.offset) > _LONG)
     stage = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts) or stage
     if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
         stage = "saving"
@@ -154,10 +155,15 @@ def _has_stepped(signal: Signal, facts: Facts) -> bool:
     return any(point.step != 0 for other in facts.streams for point in other.points)
 
 
-def _of_launched(raised: Sequence[Structure]) -> Stage | None:
-    """Return the stage of exceptions after the launcher's lines: what its program raised before it called its model is a start."""
+def _of_launched(raised: Sequence[Structure], *, long: bool) -> Stage | None:
+    """Return the stage of exceptions after the launcher's lines: what its program raised before it called its model is a start.
+
+    `long`: the program has printed much since, which may be steps in a form that is not known.
+    """
     frames = [_innermost_first(item) for item in raised]
-    if not any(frames) or any(_LAUNCHER.search(frame) for each in frames for frame in each):
+    if not any(frames):
+        return None if long else "launch"
+    if any(_LAUNCHER.search(frame) for each in frames for frame in each):
         return "launch"
     return None if any(map(computes, frames)) else "init"
 

@@ -143,6 +143,11 @@ class Stages:
         ended = any(begun < end <= offset for end in self._known.saved)
         return begun > after and not ended and self._lines_between(begun, offset) <= FEW
 
+    def lines_since_mark(self, offset: int) -> int:
+        """Return the number of lines between the last mark before an offset and it; many if they are not kept, 0 without a mark."""
+        mark = bisect_right(self._mark_offsets, offset) - 1
+        return self._lines_between(self._mark_offsets[mark], offset) if mark >= 0 else 0
+
     def _lines_between(self, start: int, stop: int) -> int:
         """Return the number of lines between two offsets, without frames; those that the summary does not keep count as many."""
         if start < self._summary.tail_offset:

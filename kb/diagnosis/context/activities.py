@@ -74,6 +74,7 @@ _PLACES_MODEL = lazy_compile(
     r"|transformers/\S{0,80}\.py:\d{1,6} in (?:from_pretrained|_from_pretrained|_move_model_to_device|_setup_devices|__post_init__)$"
     r"|(?:trainer|training_args|accelerator|state|strategies/\w{1,40})\.py:\d{1,6} in (?:__init__|prepare|prepare_model|setup_environment)$"
     r"|torch/optim/\w{1,40}\.py:\d{1,6} in __init__$|argparse\.py:\d{1,6} in (?:parse_args|parse_known_args|error)$"
+    r"|(?:hydra|omegaconf)/\S{1,80}\.py:\d{1,6} in |ctypes/__init__\.py:\d{1,6} in __init__$|jax/_src/xla_bridge\.py:\d{1,6} in "
 )
 _READS_DATA = lazy_compile(
     r"/datasets/(?:load|builder|arrow_dataset|arrow_reader|dataset_dict)\.py:\d{1,6} in (?:load_dataset\w{0,8}|load_from_disk|from_file|map|download_and_prepare|as_dataset|_read_files|select)$"
