@@ -13,6 +13,7 @@ from kb.facts.chained_exceptions import structure_start
 from kb.facts.epoch_counts import epoch_of, furthest
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
 from kb.facts.signals import Signal
+from kb.facts.stages import LONG_SINCE
 from kb.facts.stream_facts import PROGRESS_AFTER
 from kb.model import Phase, ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
@@ -27,7 +28,6 @@ _WRITES = lazy_compile(r"\bPytorchStreamWriter failed writing|\binline_container
 _LAUNCHER = lazy_compile(
     r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d|(?:deepspeed/launcher|accelerate/commands)/\S{1,60}\.py:\d"
 )
-_LONG = 24  # lines
 _BEFORE_INIT = (None, "launch", "data_load")  # a later line may follow them unmarked: the rest of the start
 _BEFORE_LOAD = (None, "launch", "init", "data_load")
 _BEFORE_DATA = (None, "launch", "init", "checkpoint_load")
@@ -57,7 +57,7 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         if first.kind in LAUNCHER_KINDS and facts.end is None:
             stage = None
     if stage == "launch":
-        stage = _of_launched(_raised(first, facts), long=stream.stages.lines_since_mark(first.offset) > _LONG)
+        stage = _of_launched(_raised(first, facts), long=stream.stages.lines_since_mark(first.offset) > LONG_SINCE)
     stage = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts) or stage
     if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
         stage = "saving"

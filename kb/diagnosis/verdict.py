@@ -12,7 +12,7 @@ from kb.facts.completion import Completion, cut_short
 from kb.facts.job_facts import Facts, without_status
 from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
 from kb.facts.signals import Signal
-from kb.facts.stages import exit_lines
+from kb.facts.stages import LONG_SINCE, exit_lines
 from kb.facts.stream_facts import StreamFacts
 from kb.facts.training_series import BAR
 from kb.model import OF_MACHINES, Phase, ProgressPoint, Stage, Structure, Verdict
@@ -147,7 +147,7 @@ def progress(facts: Facts) -> Progress:
     if last is not None:  # an undated line, such as that of a bar, is not as old as another line
         ends_of_logs = [last, *(point for point in ends_of_logs if point.step == last.step)]
     times = [point.time for point in ends_of_logs if point.time is not None]
-    ends = [s.stage(s.summary.size) for s in facts.streams if s.summary.ref.kind == "job"]
+    ends = [_stage_at_end(s) for s in facts.of_kind("job")]
     place = last if last is not None and facts.in_epochs else None
     return Progress(
         last_iteration=last.step if last is not None and place is None else None,
@@ -159,6 +159,12 @@ def progress(facts: Facts) -> Progress:
         epoch_iteration=place.step if place is not None else None,
         epoch_iterations=place.total if place is not None else None,
     )
+
+
+def _stage_at_end(stream: StreamFacts) -> Stage | None:
+    """Return the stage at the end of a log; None long after a launcher's lines, as its program has printed what is not known."""
+    stage = stream.stage(stream.summary.size)
+    return None if stage == "launch" and stream.stages.lines_since_mark(stream.summary.size) > LONG_SINCE else stage
 
 
 def at_exit(done: Progress, facts: Facts) -> Progress:

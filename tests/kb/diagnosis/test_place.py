@@ -257,3 +257,17 @@ def test_a_checkpoint_that_cannot_be_loaded_is_loaded_at_the_start() -> None:
     )
     report = diagnose(Evidence(streams=(scanned(text, book, ref("logs/train.log")),)), book)
     assert report.diagnoses[0].stage == "checkpoint_load"
+
+
+def test_long_after_the_launchers_lines_the_stage_is_not_known() -> None:
+    """Its program has printed much since, which may be steps in a form that is not known."""
+    launch = "W0503 23:17:25.004 4719 torch/distributed/run.py:757] Setting OMP_NUM_THREADS environment variable for each process\n"
+    book = rulebook(rule("gone", "code_bug", Pattern("g", regex="^it is gone")))
+
+    def stages(lines: int) -> tuple[str | None, str | None]:
+        text = launch + "".join(f"gstep {line} of many\n" for line in range(lines)) + "it is gone\n"
+        report = diagnose(Evidence(streams=(scanned(text, book, ref("logs/train.log")),)), book)
+        return report.diagnoses[0].stage, report.progress.stage
+
+    assert stages(4) == ("launch", "launch")
+    assert stages(40) == (None, None)
