@@ -88,8 +88,9 @@ def _with_epochs_as_such(series: Series) -> Series:
 
 
 def _without_single(series: Series) -> Series:
-    """Return the series without bars of one step: a loop of one counts no training."""
-    if not any(point.format == BAR and point.total == 1 for point in series.points):
+    """Return the series without bars of one step that stay at 0: a loop of one counts no training, though its end is an end."""
+    single = [point for point in series.points if point.format == BAR and point.total == 1]
+    if not single or any(point.step for point in single):
         return series
     return replace(series, points=tuple(p for p in series.points if p.format != BAR or p.total != 1))
 

@@ -259,5 +259,7 @@ def test_a_bar_that_turns_out_to_be_faster_than_any_training_counts_no_steps() -
 
 
 def test_a_bar_of_one_step_counts_no_training() -> None:
-    """Nothing is trained in a loop of one."""
-    assert read("  0%|          | 0/1 [00:00<?, ?it/s]\n").points == []
+    """Nothing is trained in a loop of one; that it ends still says that the program came so far."""
+    start = "  0%|          | 0/1 [00:00<?, ?it/s]"
+    assert read(start + "\n").points == []
+    assert len(read(start + "\r100%|██████████| 1/1 [00:02<00:00,  2.36s/it]\n").points) == 2
