@@ -14,7 +14,8 @@ _EVALUATES = lazy_compile(
     r"|estimate_loss(?:es)?|(?:eval|validation|val)_loss"
     r"|_?evaluate_(?:and_\w{1,40}|on_\w{1,40}|(?:one_)?epoch|core|model|tasks?|examples?|batch|dataset|loader|loop|all|split)"
     r"|(?:(?:non)?dist_)?validation|_?(?:run_)?test_(?:epoch|loop|step)|evaluation_(?:loop|step)|(?:validate|eval)_(?:one_)?(?:epoch|step|batch|model)"
-    r"|validation_(?:epoch|loop|step)|prediction_(?:loop|step)|(?:run|do)_(?:eval|evaluation|validation)|_run_sanity_check)$"
+    r"|validation_(?:epoch|loop|step)|prediction_(?:loop|step)|(?:run|do)_(?:eval|evaluation|validation)|_run_sanity_check"
+    r"|compute_metrics|calc(?:ulate)?_(?:psnr|ssim|fid|metrics))$"
     r"|lightning\S{0,80}/loops/(?:\w{1,40}/)?(?:evaluation|prediction)_\w{1,40}\.py:\d{1,6} in "
 )
 _SAVES = lazy_compile(
