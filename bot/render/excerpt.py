@@ -26,8 +26,8 @@ def condensed(line: str) -> str:
 
 
 def code_in(line: str, limit: int) -> Span | None:
-    """Return where the first code of an error is (`ZE_RESULT_ERROR_UNKNOWN`), if it is not within the first `limit` characters."""
-    found = _CODE.search(line)
+    """Return where the code of an error is with which a line ends (`ZE_RESULT_ERROR_UNKNOWN`), if that is behind `limit`."""
+    found = _CODE.search(line, max(0, len(line) - 2 * _LEAD))
     return found.span() if found is not None and found.end() > limit else None
 
 
@@ -45,6 +45,7 @@ def excerpt(line: str, span: Span | None, limit: int) -> tuple[str, Span | None]
     start = 0 if high <= limit or low <= _LEAD else _word_at(line, low - _LEAD)
     whole = min(high + _LEAD, len(line)) if high - start <= 2 * limit else 0  # what they speak of often follows
     end = max(_end_of_word(line, start, start + limit), whole)
+    end = len(line) if len(line) - end <= _LEAD else end  # the last words often say why
     head = f"{CUT} " if start else ""
     shift = len(head) - start
     tail = f" {_left_out(line, end)}" if end < len(line) else ""

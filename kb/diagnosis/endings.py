@@ -70,11 +70,8 @@ def _line_at(facts: Facts, stream: int, offset: int) -> str:
 
 
 def _last_lines(facts: Facts) -> Iterator[EndLine]:
-    logs = [
-        (index, stream)
-        for index, stream in enumerate(facts.streams)
-        if stream.summary.ref.group == "logs" and stream.summary.ref.kind == "job"
-    ]
+    logs = [(index, stream) for index, stream in enumerate(facts.streams) if stream.summary.ref.group == "logs"]
+    logs = [item for item in logs if item[1].summary.ref.kind == "job"] or logs
     found = ((index, shown_lines(stream, len(logs))) for index, stream in logs)
     ends = [(index, *end) for index, end in found if end is not None]
     for index, offset, text in ends[:LOGS]:

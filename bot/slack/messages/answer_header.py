@@ -44,7 +44,7 @@ def headline(report: Report) -> str:
         return f"❔ {name}: {'no failure found, end unknown' if report.streams else 'not enough evidence'}"
     if report.verdict == "no_fault":
         return f"🟢 {name}: {decisions.unfailed(report)}"
-    return f"{_PHASE_MARKS.get(report.phase, '🟠')} {name}: {PHASE_WORDS.get(report.phase, 'failed')}"
+    return f"{_PHASE_MARKS.get(report.phase, '🟠')} {name}: {PHASE_WORDS.get(report.phase, 'fault found')}"
 
 
 def fallback_text(report: Report) -> str:

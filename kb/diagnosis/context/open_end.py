@@ -40,7 +40,8 @@ def open_end(done: Progress, facts: Facts) -> str:
         return f"it reached its last step, {step} of {total}, and no error follows, but its own end is not logged"
     if epoch := _last_epoch(streams):
         return f"its logs end in the last epoch, {epoch} of {epoch}, without an error, but its own end is not logged"
-    if streams and all(_ends_in_save(stream) for stream in streams if stream.points or len(streams) == 1):
+    trained = [stream for stream in streams if stream.points] or streams
+    if trained and all(_ends_in_save(stream) for stream in trained):
         reached = f" after step {step}" if step is not None else ""
         return f"its logs end with a save{reached}, and show neither an error nor what came next"
     if step is not None:

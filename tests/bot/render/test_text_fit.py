@@ -63,4 +63,5 @@ def test_a_code_at_the_end_of_a_long_line_is_found():
     line = f"worker 0 caught {'internal ' * 30}exception, code: ZE_RESULT_ERROR_UNKNOWN"
 
     assert line[slice(*(code_in(line, 100) or (0, 0)))] == "ZE_RESULT_ERROR_UNKNOWN"
-    assert code_in(f"ZE_RESULT_ERROR_UNKNOWN {line}", 100) is None
+    assert code_in("worker 0 caught ZE_RESULT_ERROR_UNKNOWN", 100) is None
+    assert code_in(f"{line}. {'See the manual. ' * 30}", 100) is None

@@ -58,6 +58,16 @@ def test_a_save_that_is_not_made_is_no_end_in_a_save(line: str) -> None:
     assert "end with a save" not in report(f"{steps(20, 500)}{line}\n").summary
 
 
+def test_logs_without_steps_end_in_a_save_only_if_all_do() -> None:
+    """Where no log has steps, each of them counts."""
+    texts = ("saving model to out/0.pt\n", "top-1 0.1, top-5 0.5\n", "top-1 0.2, top-5 0.6\n")
+    streams = tuple(scanned(text, BOOK, ref(f"logs/rank-{n}.log")) for n, text in enumerate(texts))
+
+    assert "end with a save" in diagnose(Evidence(Job(), streams=streams[:1]), BOOK).summary
+    assert "end with a save" not in diagnose(Evidence(Job(), streams=streams[1:]), BOOK).summary
+    assert "end with a save" not in diagnose(Evidence(Job(), streams=streams), BOOK).summary
+
+
 def test_lines_that_say_nothing_are_not_the_last_ones() -> None:
     """Lines with only a level or a writer are skipped, and one of several alike is shown."""
     (event,) = report(
