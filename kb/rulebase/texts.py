@@ -20,6 +20,10 @@ _SPEAKER = "Rank {rank}: "
 _PLACES: Mapping[str, str] = {"rank": "a rank", "node": "the node", "gpu": "the GPU"}  # if no line names one
 
 
+_UNENDED = lazy_compile(r"(?<=\w) (?:by|of|for|from|to|with|at|in order to \w{1,20})$")  # of what goes on in the log
+_ENDS = frozenset({"", ".", ",", ";", ")"})
+
+
 def fill(text: str, words: Mapping[str, str]) -> str:
     """Fill the holes `{name}` and `{name|default}`.
 
@@ -30,7 +34,8 @@ def fill(text: str, words: Mapping[str, str]) -> str:
         return found[1] if all(words.get(hole[1]) for hole in HOLE.finditer(found[1])) else ""
 
     def word(hole: re.Match[str]) -> str:
-        return words.get(hole[1]) or (hole[2] if hole[2] is not None else _PLACES.get(hole[1], "unknown"))
+        said = words.get(hole[1]) or (hole[2] if hole[2] is not None else _PLACES.get(hole[1], "unknown"))
+        return _UNENDED.sub("", said) if open_[hole.end() : hole.end() + 1] in _ENDS else said
 
     if "[if " in text:
         text = _CONDITIONAL.sub(lambda found: found[2] if _holds(found[1], words) else "", text)

@@ -22,6 +22,9 @@ from kb.rulebase.texts import fill, fill_command, gaps
         ("Rank {rank}: {call|a kernel} failed.", {}, "A kernel failed."),
         ("Rank {rank}: {call|a kernel} failed.", {"rank": "3"}, "Rank 3: a kernel failed."),
         ("{x}", {}, "unknown"),
+        ("Stopped: {why}.", {"why": "Evicted by"}, "Stopped: Evicted."),
+        ("Stopped: {why} the platform.", {"why": "Evicted by"}, "Stopped: Evicted by the platform."),
+        ("Stopped: {why}.", {"why": "by"}, "Stopped: by."),
     ],
 )
 def test_what_is_unknown_leaves_no_gap(text: str, words: dict[str, str], filled: str) -> None:
