@@ -344,3 +344,21 @@ def test_memory_that_grows_is_called_by_whose_it_is(base: tuple[Knowledge, Match
         for n in range(1, 14)
     ]
     assert report(base, train="".join(lines)).diagnoses[0].summary.startswith(told)
+
+
+def test_no_step_asks_for_a_smaller_batch_than_one(base: tuple[Knowledge, Matcher]) -> None:
+    """Nor for activations to be recomputed where they are."""
+    full = FULL.format(asked=12, used=38, unused=0.1)
+    one = report(base, train=f"  micro_batch_size ........ 1\n{full}").diagnoses[0].remediation[0].text
+    both = (
+        report(base, train=f"activation_checkpointing: true\nmicro_batch_size: 1\n{full}")
+        .diagnoses[0]
+        .remediation[0]
+        .text
+    )
+    more = report(base, train=f"  micro_batch_size ........ 4\n{full}").diagnoses[0].remediation[0].text
+
+    assert "one sample already" in one
+    assert "Recompute activations" in one
+    assert "recomputed already" in both
+    assert "Make the step smaller" in more
