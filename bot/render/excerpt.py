@@ -15,14 +15,19 @@ _ALIKE = lazy_compile(
     r", TensorDtypes=[^()\n]{1,80}, TensorDeviceTypes=TensorOptions\((?:[^()\n]{0,80}(?:\([^()\n]{0,40}\))?){0,12}\)+"
 )
 _CODE = lazy_compile(r"\b[A-Z][A-Z0-9]{0,30}(?:_[A-Z0-9]{1,30}){2,12}\b")
+# A bar of tqdm that another message follows on its line.
+_BAR = lazy_compile(
+    r"^[^|\n]{0,60}\d%?\|[^|\n]{0,200}\| {0,3}\d{1,9}/\d{1,9} \[[^\]\n]{3,60}\](?:(?:\^\[|ESC|\\x1b)\[A)?(?=[^\s,|].{7})"
+)
 _SLACK = 4 / 3  # of the limit: telling words of this length stay whole
 _MUCH = 1000
 _LEAD = 40  # characters kept before the telling words
 
 
 def condensed(line: str) -> str:
-    """Return a line without the properties of tensors that say nothing about a fault; `...` marks each cut."""
-    return _ALIKE.sub(f", {CUT})", line) if "TensorDeviceTypes" in line else line
+    """Return a line without a bar before its message, and without the properties of tensors; `...` marks each cut."""
+    line = _ALIKE.sub(f", {CUT})", line) if "TensorDeviceTypes" in line else line
+    return _BAR.sub(f"{CUT} ", line) if "|" in line else line
 
 
 def code_in(line: str, limit: int) -> Span | None:

@@ -9,7 +9,7 @@ from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 
 LIBRARY = lazy_compile(
-    r"(?:site|dist)-packages/|/lib/python3|^<|/(?:bin|Scripts)/[^/]{1,60}:\d|/opt/conda/lib/|\.pyx:\d"
+    r"(?:site|dist)-packages[/\\]|/lib/python3|\\[Ll]ib\\[^\\]{1,60}\.py:\d|^<|[/\\](?:bin|Scripts)[/\\][^/\\]{1,60}:\d|/opt/conda/lib/|\.pyx:\d"
 )
 _FRAME = lazy_compile(r"(?P<file>[^\n]{1,300}:\d{1,9}) in (?P<function>[^\n]{1,120})")
 _NEAR = 400  # bytes between two exceptions of a chain
@@ -37,5 +37,6 @@ def innermost(exception: Structure) -> str:
     own = [found for frame in reversed(frames) if not LIBRARY.search(frame) and (found := _FRAME.fullmatch(frame))]
     if not own:
         return ""
-    file = "/".join(own[0]["file"].split("/")[-_SHOWN:])
+    between = "/" if "/" in own[0]["file"] else "\\"  # the latter on Windows
+    file = between.join(own[0]["file"].split(between)[-_SHOWN:])
     return file if own[0]["function"] == "<module>" else f"{file} in {own[0]['function']}"

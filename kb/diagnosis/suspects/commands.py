@@ -25,6 +25,16 @@ _PACKAGES = (
     lazy_compile(r"(?:^|[:(] )[Tt]he [\"'`](?P<name>[A-Za-z][\w-]{0,60})[\"'`] (?:distribution|package) was not found"),
     lazy_compile(r"(?:^|[:(] |\b[Pp]ackage )[\"'`]?(?P<name>[A-Za-z][\w-]{0,60})[\"'`]? is not installed\b"),
 )
+_IMPORTED = lazy_compile(
+    r"cannot import name .{1,120}? from '(?P<name>[A-Za-z]\w{0,60})[\w.]{0,120}' \(.{0,300}?\b(?:site|dist)-packages[/\\]"
+)
+_DISTRIBUTED_AS = {
+    "cv2": "opencv-python",
+    "PIL": "Pillow",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
 _NO_PACKAGES = frozenset({"it", "package", "library", "module", "requirements", "this", "that", "which", "pip"})
 _PLACEHOLDER = lazy_compile(r"<[a-z][a-z. ]{0,30}>")
 # What a person puts in where the evidence does not name it. All placeholders of rules are here (tests/rules).
@@ -95,7 +105,10 @@ def package_of(lines: Iterable[str]) -> str | None:
 def _package_in(line: str) -> str:
     """Return the package that a line names in the first of the forms that it has; empty without one."""
     found = next((found for form in _PACKAGES if (found := form.search(line))), None)
-    return found["name"] if found is not None and found["name"].lower() not in _NO_PACKAGES else ""
+    name = found["name"] if found is not None else ""
+    if found is None and (imported := _IMPORTED.search(line)) is not None:
+        name = _DISTRIBUTED_AS.get(imported["name"], imported["name"])
+    return "" if name.lower() in _NO_PACKAGES else name
 
 
 def filled(command: str | None, suspects: Sequence[Suspect], job: str | None, package: str | None = None) -> str | None:

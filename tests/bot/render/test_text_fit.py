@@ -65,3 +65,12 @@ def test_a_code_at_the_end_of_a_long_line_is_found():
     assert line[slice(*(code_in(line, 100) or (0, 0)))] == "ZE_RESULT_ERROR_UNKNOWN"
     assert code_in("worker 0 caught ZE_RESULT_ERROR_UNKNOWN", 100) is None
     assert code_in(f"{line}. {'See the manual. ' * 30}", 100) is None
+
+
+def test_a_bar_before_a_message_is_cut():
+    """It takes the room of the message; a bar alone stays."""
+    bar = " 41%|####5     | 366/903 [5:15:39<6:53:09, 46.16s/it]"
+
+    assert condensed(f"{bar}HW Exception by GPU node-9") == "... HW Exception by GPU node-9"
+    assert condensed(bar) == bar
+    assert condensed(f"{bar}, loss=0.3") == f"{bar}, loss=0.3"

@@ -362,3 +362,17 @@ def test_no_step_asks_for_a_smaller_batch_than_one(base: tuple[Knowledge, Matche
     assert "Recompute activations" in one
     assert "recomputed already" in both
     assert "Make the step smaller" in more
+
+
+def test_a_library_of_windows_is_no_code_of_the_run(base: tuple[Knowledge, Matcher]) -> None:
+    """Its paths have backslashes."""
+    library = RAISED.replace(
+        "/opt/env/lib/python3.11/site-packages/torch/nn/modules/",
+        "D:\\\\ui\\\\venv\\\\lib\\\\site-packages\\\\torch\\\\",
+    )
+    own = RAISED.replace("/srv/fit/model.py", "D:\\\\ui\\\\jobs\\\\fit\\\\model.py").replace("/opt/env", "D:\\\\env")
+
+    assert "linear.py" not in words(report(base, train=library + SHAPES))
+    assert "model.py:12 in forward" in words(
+        report(base, train=own.replace("/lib/python3.11/site-packages/", "\\\\site-packages\\\\") + SHAPES)
+    )

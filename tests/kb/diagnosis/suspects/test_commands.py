@@ -70,6 +70,9 @@ def test_what_to_put_in_is_said_for_what_stays():
         (("pip install pairs", "pip install maps"), None),
         (("pip install git+https://example.org/x; requires the right package",), None),
         (("numpy is not installed; pip install $(reboot)",), "numpy"),
+        (("ImportError: cannot import name 'pad' from 'pairs.nn' (/opt/env/lib/site-packages/pairs/nn.py)",), "pairs"),
+        (("ImportError: cannot import name 'x' from 'yaml' (C:\\env\\site-packages\\yaml\\__init__.py)",), "PyYAML"),
+        (("ImportError: cannot import name 'pad' from 'utils' (/srv/fit/utils.py)",), None),
         ((), None),
     ],
 )
