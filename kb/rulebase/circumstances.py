@@ -58,6 +58,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "missing": (),
     "device_name": (),  # a GPU by its address or number, such as "GPU 0000:1c:00.0" or "GPU 0 as its process counts them"
     "free": (),
+    "package": (),  # that is missing or too old
     "says": (),  # the message of the exception, option parser or assertion, cut
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
     "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows

@@ -91,7 +91,7 @@ def _at_fault(report: Report) -> list[Json]:
     who = phrases.suspected(first.suspects) if not first.lies_in else ""
     label = "At fault" if first.lies_in else phrases.suspects_label(first)
     culprit = first.lies_in or who
-    named = [*words(label, bold=True), *words(f" {text_format.cut(culprit, NAME * 2)}", NAME * 3)] if culprit else []
+    named = [*words(label, bold=True), *words(f" {text_format.cut(culprit, NAME * 3)}", NAME * 4)] if culprit else []
     sure = [*words("Confidence", bold=True), *words(f" {first.band}", NAME)]
     return [*named, *(words(" · ") if named else []), *sure]
 

@@ -24,6 +24,7 @@ OF_LINE = frozenset(
         "connection",
         "memory",
         "memory_of",
+        "package",
         "unused",
         "foreign",
         "cap",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
+from kb.diagnosis.suspects.commands import package_of
 from kb.facts.signals import Signal
 from kb.parsers.logs.progress.quantities import memory_of
 from kb.regex.lazy import lazy_compile
@@ -68,7 +69,13 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
             found[name] = stated[-1] if name == "path" else stated[0]  # of a copy, the target
     if "sender_uid" in asked:
         found["sender_uid"] = _sender(first.captures.get("address", ""))
-    for name, stated_by in (("connection", _connection), ("memory_of", memory_of), ("free", _free), ("device_name", _device)):
+    for name, stated_by in (
+        ("connection", _connection),
+        ("memory_of", memory_of),
+        ("free", _free),
+        ("package", _package),
+        ("device_name", _device),
+    ):
         if name in asked:
             found[name] = stated_by(text)
     if asked & {"memory", "unused", "foreign", "cap"}:
@@ -84,6 +91,11 @@ def _connection(text: str) -> str:
     """Return the way in which a connection failed; empty if none is stated."""
     stated = {match.lastgroup for match in _CONNECTION.finditer(text)}
     return next((way for way in _WAYS if way in stated), "")
+
+
+def _package(text: str) -> str:
+    """Return the package that a message names as missing or too old; empty without one."""
+    return package_of([text]) or ""
 
 
 def _free(text: str) -> str:

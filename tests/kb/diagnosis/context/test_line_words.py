@@ -23,6 +23,7 @@ ALL = frozenset(OF_FINDING)
         ("ValueError: /data/shards/7.tar does not exist", {"missing": "/data/shards/7.tar"}),
         ("OSError: /srv/model does not appear to have a file named config.json. Checkout", {"missing": "config.json"}),
         ("Tried to allocate 3.00 GiB (GPU 0; 15.90 GiB total capacity; 8.00 GiB already allocated; 2.00 GiB free; 10.50 GiB reserved in total by PyTorch)", {"memory": "fragmented", "unused": "2.50 GiB"}),
+        ("ImportError: it requires `fastmap`. Try `pip install fastmap`", {"package": "fastmap"}),
         ("Key 'alpha' was not looked for", {}),
         ("[rank2]: hydra.errors.ConfigAttributeError: Key 'lr' is not in struct.", {"says": "Key 'lr' is not in struct"}),
         ("train.py: error: unrecognized arguments: --keep-last 5", {"says": "unrecognized arguments: --keep-last 5"}),
