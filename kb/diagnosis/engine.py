@@ -13,6 +13,7 @@ from kb.diagnosis.context.attempt import in_last_run, of_attempt
 from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, neighbours, worded
 from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.own_frame import own_frame
+from kb.diagnosis.context.package_names import package_of
 from kb.diagnosis.context.raised_before import of_raised, raised_before
 from kb.diagnosis.context.time_zone import time_zone
 from kb.diagnosis.endings import end_gaps, end_summary
@@ -26,7 +27,7 @@ from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, in_line, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
-from kb.diagnosis.suspects.commands import filled, on_windows, package_of, slurm_job, with_hints
+from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_hints
 from kb.diagnosis.suspects.end_time import end_time
 from kb.diagnosis.suspects.late import last_said
 from kb.diagnosis.suspects.launcher import of_last_attempt

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from kb.diagnosis.suspects.commands import package_of
+from kb.diagnosis.context.package_names import package_of
 from kb.facts.signals import Signal
 from kb.parsers.logs.progress.quantities import memory_of
 from kb.regex.lazy import lazy_compile

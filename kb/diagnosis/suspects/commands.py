@@ -15,27 +15,6 @@ from kb.report import Suspect
 _HARMLESS = lazy_compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 
 _SLURM_JOB = lazy_compile(r"\bslurmstepd: (?:error: )?.{0,80}?(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,12})\b")
-# How messages name a package that is missing or too old; the first of these forms that a line has counts.
-_PACKAGES = (
-    lazy_compile(
-        r"\bpip3? install (?:-{1,2}[A-Za-z][\w-]{0,20} )*[\"'`]?(?P<name>[A-Za-z][\w-]{0,60})(?=[\s\"'`.,;:)=<>!~\[]|$)"
-    ),
-    lazy_compile(r"\b[Rr]equires? (?:the )?[\"'`](?P<name>[A-Za-z][\w-]{0,60})[\"'`]"),
-    lazy_compile(r"\b[Rr]equires? the (?P<name>[A-Za-z][\w-]{0,60}) (?:library|package) but it was not found"),
-    lazy_compile(r"(?:^|[:(] )[Tt]he [\"'`](?P<name>[A-Za-z][\w-]{0,60})[\"'`] (?:distribution|package) was not found"),
-    lazy_compile(r"(?:^|[:(] |\b[Pp]ackage )[\"'`]?(?P<name>[A-Za-z][\w-]{0,60})[\"'`]? is not installed\b"),
-)
-_IMPORTED = lazy_compile(
-    r"cannot import name .{1,120}? from '(?P<name>[A-Za-z]\w{0,60})[\w.]{0,120}' \(.{0,300}?\b(?:site|dist)-packages[/\\]"
-)
-_DISTRIBUTED_AS = {
-    "cv2": "opencv-python",
-    "PIL": "Pillow",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-}
-_NO_PACKAGES = frozenset({"it", "package", "library", "module", "requirements", "this", "that", "which", "pip"})
 _PLACEHOLDER = lazy_compile(r"<[a-z][a-z. ]{0,30}>")
 # What a person puts in where the evidence does not name it. All placeholders of rules are here (tests/rules).
 WHAT_TO_PUT_IN: Mapping[str, str] = {
@@ -70,7 +49,6 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
 }
 
 
-_LINE = 600  # characters of a line that are searched
 _ANY_SYSTEM = frozenset({"curl", "git", "huggingface-cli", "nvidia-smi", "pip", "python", "wandb"})
 _POSIX = lazy_compile(r"[|<>]|\$\(|/(?:dev|proc|sys|etc|tmp|var)/")
 _ONE_COMMAND = lazy_compile(r"""(?:"[^"]*"|'[^']*'|[^;"'])+""")  # a semicolon within quotes is part of a command
@@ -94,21 +72,6 @@ def slurm_job(lines: Iterable[str]) -> str | None:
     """Return the number of the Slurm job that lines of slurmstepd name, if they agree on one."""
     found = {match[1] for line in lines if (match := _SLURM_JOB.search(line))}
     return found.pop() if len(found) == 1 else None
-
-
-def package_of(lines: Iterable[str]) -> str | None:
-    """Return the package that the lines of an error name as missing or too old, if they agree on one."""
-    named = {_package_in(line[:_LINE]) for line in lines} - {""}
-    return named.pop() if len(named) == 1 else None
-
-
-def _package_in(line: str) -> str:
-    """Return the package that a line names in the first of the forms that it has; empty without one."""
-    found = next((found for form in _PACKAGES if (found := form.search(line))), None)
-    name = found["name"] if found is not None else ""
-    if found is None and (imported := _IMPORTED.search(line)) is not None:
-        name = _DISTRIBUTED_AS.get(imported["name"], imported["name"])
-    return "" if name.lower() in _NO_PACKAGES else name
 
 
 def filled(command: str | None, suspects: Sequence[Suspect], job: str | None, package: str | None = None) -> str | None:
