@@ -36,7 +36,7 @@ WEIGHTS: Mapping[str, float] = {
     "lacks": 0.23,
     "first": 0.98,
     "forest": 0.78,
-    "told": 1.74,
+    "told": 2.8,  # by hand: chosen lines are surer on real runs
 }
 MOST_NODES = 8
 FAINT = 0.5  # of the sum; below it nobody is named
