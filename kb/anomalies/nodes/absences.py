@@ -31,7 +31,7 @@ def absences(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
     for odd in (
         *ended_early(run, off, interval),
         *cry,
-        *_stopped(run, off, interval),
+        *_stopped(run, off, interval, at),
         *(() if cry else _one_less(run)),
     ):
         found.setdefault(odd.node, odd)
@@ -136,7 +136,7 @@ def _last_before(run: RunProfile, node: str, stop: LineRef) -> LineRef | None:
     return max(spots, key=lambda spot: spot.offset, default=None)
 
 
-def _stopped(run: RunProfile, off: Mapping[str, float], interval: float) -> list[OddNode]:
+def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: float | None) -> list[OddNode]:
     """Nodes that no longer print a regular line, while nearly all others that print it go on."""
     units = _units(run)
     found: dict[str, tuple[int, OddNode]] = {}
@@ -149,6 +149,9 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float) -> list
         if len(ends) < NEARLY_ALL * len(regular):
             continue
         usual = median(end for end, _ in ends.values())
+        pause = max(SHORTEST, 2 * interval, MISSED * median(_pause(seen, off) for seen in regular.values()))
+        if at is not None and usual < at - pause:
+            continue  # it ended everywhere before the turn, as lines of a start do
         early = [
             (node, spot, usual - end)
             for node, (end, spot) in ends.items()
