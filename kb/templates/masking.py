@@ -104,14 +104,16 @@ def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] |
     spoken = _with_dates(folded)
     prefix = peel(spoken)
     start = max(prefix.end, _behind_nccl(spoken, prefix.end))
-    told = _structured(spoken, start) or spoken[start:]
+    told = _structured(spoken, start)
+    message = spoken[start:] if told is None or not spoken.startswith(b"{", start) else _unescaped(told)
+    told = spoken[start:] if told is None else told
     level = level_of(spoken, start)
     text = masked(fold(told))
     if not text:
         return BLANK
     return LineShape(
         template_of(text, level),
-        kind_of(_unescaped(told) if spoken.startswith(b"{", start) else spoken[start:]),
+        kind_of(message),
         start,
         _rank(spoken, start),
         _node(spoken, start, prefix.node),
@@ -210,6 +212,7 @@ _DATES = (
 _STAMPED = re.compile(STAMP)
 _NCCL = re.compile(rb"(?P<node>[\w.-]{1,80}):\d{1,9}:\d{1,9} \[\d{1,4}\] (?=(?:[\w./]{1,60}:\d{1,6} )?[A-Z]{4,6} )")
 _JSON = re.compile(rb"\"(?:msg|message|MESSAGE|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
+_OWN_RANK = re.compile(rb"^\[rank0{1,6}\]: ?")  # before the message within another log's line
 _JSON_OF = re.compile(rb"\"(?:component|logger|name|module)\": ?\"([^\"\n]{1,60})\"")
 _LOGFMT = re.compile(rb"(?<=[ ])msg=(?:\"((?:[^\"\\\n]|\\.){1,900})|(\S{1,400}))")
 _LOGFMT_OF = re.compile(rb"(?<=[ ])(?:mod|component|logger|module)=([^\s\"]{1,60})")
@@ -262,7 +265,7 @@ def _structured(line: bytes, start: int) -> bytes | None:
     if message is None:
         return None
     named = speaker.search(line)
-    told: bytes = message[message.lastindex or 0]
+    told = _OWN_RANK.sub(b"", message[message.lastindex or 0])
     return told if named is None else named[1] + b": " + told
 
 

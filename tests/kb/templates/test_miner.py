@@ -70,7 +70,12 @@ def test_a_traceback_in_json_lines_is_one():
     """Its quotes are escaped there."""
     lines = ["Traceback (most recent call last):", '  File "a.py", line 1, in load', "    run()", "ValueError: bad"]
     text = "".join(json.dumps({"UNIT": "lm@rank1.service", "MESSAGE": line}) + "\n" for line in lines)
-    assert texts(text.encode()) == {"Traceback (most recent call last):": 1, "ValueError: bad [in load (a.py)]": 1}
+    ranked = "".join(json.dumps({"pod": "lm-7", "log": f"[rank1]: {line}"}) + "\n" for line in lines)
+    assert (
+        texts(text.encode())
+        == texts(ranked.encode())
+        == {"Traceback (most recent call last):": 1, "ValueError: bad [in load (a.py)]": 1}
+    )
 
 
 def test_a_traceback_that_never_ends_swallows_nothing():
