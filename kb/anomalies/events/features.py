@@ -46,7 +46,7 @@ class MeasuredEvent:
     """An event with its features, the line that shows it best, and when that was written.
 
     `caught`: an exception after which the job went on; `ends_near`: its last line on `nodes` came near the turn; `higher`: a number there
-    is farther from those of the other nodes than theirs are from each other.
+    is farther from those of the other nodes than theirs are from each other; `passed`: the ranks that wrote it went on.
     """
 
     event: RunEvent
@@ -63,6 +63,7 @@ class MeasuredEvent:
     caught: bool = False
     ends_near: bool = False
     higher: bool = False
+    passed: bool = False
 
 
 class EventMeasurer:
@@ -203,7 +204,7 @@ class EventMeasurer:
         }
         return MeasuredEvent(
             event, spot, when, near, against.fresh, told, consequence, raised, against.why, features, frozenset(where),
-            caught, self._ends_near(where), _is_higher(event, where),
+            caught, self._ends_near(where), _is_higher(event, where), self._survival.all_went_on(where),
         )  # fmt: skip
 
     def _ends_near(self, where: Mapping[str, NodeEvent]) -> bool:

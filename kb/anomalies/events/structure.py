@@ -31,12 +31,15 @@ FEWEST_RANKS = 3
 class _Facts:
     """What holds for a run: the ranks that are compared, when the first uncaught exception came, which events are last lines.
 
+    `ended`: the nodes that either is of.
+
     A node has several speakers, and its last line is seldom a last word: only ranks count.
     """
 
     ranks: frozenset[str]
     first: float | None
     finals: frozenset[str]
+    ended: frozenset[str]
 
 
 def corrected_scores(
@@ -53,7 +56,15 @@ def _facts(measured: Sequence[MeasuredEvent], run: RunProfile, filtered: bool) -
     last = {(spot.source, spot.offset): node for node, spot in last_lines(run).items() if node in ranks}
     finals = {item.event.id for item in measured if _is_final(item, last, NEW if filtered else NEW / 2)}
     most = FEW_FINAL if filtered else 1
-    return _Facts(ranks, min(times, default=None), frozenset(finals if len(finals) <= most else ()))
+    told = frozenset(finals if len(finals) <= most else ())
+    first = min(times, default=None)
+    ended = {node for item in measured if item.event.id in told or _is_first(item, first) for node in item.nodes}
+    return _Facts(ranks, first, told, frozenset(ended))
+
+
+def _is_first(item: MeasuredEvent, first: float | None) -> bool:
+    """Whether an event is an uncaught exception, as early as any."""
+    return _is_uncaught(item) and (first is None or item.when is None or item.when <= first + SAME_TIME)
 
 
 def _is_uncaught(item: MeasuredEvent) -> bool:
@@ -70,13 +81,16 @@ def _is_final(item: MeasuredEvent, last: Mapping[tuple[str, int], str], new: flo
 def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
     if item.caught or _is_usual(item):
         return CAUGHT * score
-    if _is_uncaught(item) and (facts.first is None or item.when is None or item.when <= facts.first + SAME_TIME):
+    if _is_first(item, facts.first):
         return max(score, UNCAUGHT)
     if len(facts.ranks) < FEWEST_RANKS or not item.nodes <= facts.ranks:
         return score
     if item.event.id in facts.finals:
         return max(score, FINAL)
-    return max(score, REPEATED) if _is_repeated(item) else score
+    if _is_repeated(item):
+        return max(score, REPEATED)
+    elsewhere = bool(facts.ended) and not item.nodes & facts.ended
+    return CAUGHT * score if item.passed and item.harm < MILD and elsewhere else score
 
 
 def _is_usual(item: MeasuredEvent) -> bool:

@@ -46,6 +46,11 @@ class Survival:
         spots = [spot for seen in where.values() for spot in seen.spots]
         return sum(self.went_on(spot, self.time(spot)) for spot in spots) * 2 >= len(spots)
 
+    def all_went_on(self, where: Mapping[str, NodeEvent]) -> bool:
+        """Whether each rank that wrote an event wrote something usual after it."""
+        spots = [spot for seen in where.values() for spot in seen.spots]
+        return all(spot.rank is not None and self._spoke_usually(spot, self.time(spot)) for spot in spots)
+
     def went_on(self, spot: LineRef, when: float | None) -> bool:
         """Whether the job, or the speaker, went on long after a line."""
         return self._was_caught(when) or self._spoke_on(spot, when) or (not spot.dated and self._steps_behind(spot))
@@ -67,13 +72,15 @@ class Survival:
         """Whether the rank that wrote a line wrote usual lines after it, words that were used before, or of a peer that it lost."""
         if spot.rank is None:
             return False
+        return self._spoke_usually(spot, when) or (self._others_did_not and self._lost_later(spot))
+
+    def _spoke_usually(self, spot: LineRef, when: float | None) -> bool:
+        """Whether the rank that wrote a line wrote usual lines after it, or words that were used before."""
         speaker = spot.source, spot.rank
         if self._own_routine.get(speaker, -1) > spot.offset:
             return True
         later = self._words.get(speaker, [])
-        if when is not None and any(first < when - EARLIER for at, first in later if at > spot.offset):
-            return True
-        return self._others_did_not and self._lost_later(spot)
+        return when is not None and any(first < when - EARLIER for at, first in later if at > spot.offset)
 
     def _lost_later(self, spot: LineRef) -> bool:
         """Whether the speaker lost a peer after a line, in an exception of its own."""

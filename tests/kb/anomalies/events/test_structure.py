@@ -78,3 +78,13 @@ def test_a_line_that_a_healthy_run_has_about_as_often_is_usual() -> None:
     assert scores(event) == [CAUGHT * 0.2]
     assert scores(replace(event, higher=True)) == [0.2]
     assert scores(replace(event, features={"excess": 1.5, "peers": 1.0})) == [0.2]
+
+
+def test_a_mild_line_of_a_rank_that_went_on_counts_little_beside_the_one_that_ended_another() -> None:
+    """Rare lines differ from run to run; a rank's own, before it ended, may lead to its end."""
+    last = an_event("stream drained, leaving", 3, 70)
+    run = a_run({3: last.spot})
+    assert scores(last, an_event("buffer <*> recycled", 1, 50, passed=True), run=run) == [FINAL, CAUGHT * 0.2]
+    assert scores(last, an_event("mixture revision <*>", 3, 50, passed=True), run=run) == [FINAL, 0.2]
+    assert scores(last, an_event("buffer <*> recycled", 1, 50), run=run) == [FINAL, 0.2]
+    assert scores(an_event("buffer <*> recycled", 1, 50, passed=True)) == [0.2]
