@@ -118,6 +118,11 @@ CASES = [
     ("driver-too-old", raised("RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain."), "PTX", "the process uses"),
     ("empty-dataset", raised("RuntimeError: stack expects a non-empty TensorList", function="gather"), "Nothing to join", "dataset"),
     ("shard-damaged", raised("ValueError: could not convert string to float: 'label'"), "not a number", "truncated"),
+    ("tokenizer-input", raised("ValueError: Asking to pad but the tokenizer does not have a padding token."), "Tokenizer lacks", "sample"),
+    ("tokenizer-input", raised("RuntimeError: Prompt length 7312 is longer than 4096."), "length limit", "tokenizer"),
+    ("dataset-tables", raised('ValueError: Unknown split "dev". Should be one of [\'train\']'), "Split missing", "unreadable"),
+    ("dataset-tables", raised("ValueError: Column name text not in the dataset. Current columns in the dataset: ['prompt']"), "Columns", "unreadable"),
+    ("cuda-device-busy", "EJ0001: Failed to initialize the HCCP process. Reason: Maybe the last training process is running.\n", "HCCP", "exclusive"),
     ("shared-memory-exhausted", 'kubelet  Usage of EmptyDir volume "dshm" exceeds the limit "8Gi".\n', "over the limit", "ran out"),
 ]  # fmt: skip
 
