@@ -15,6 +15,9 @@ from kb.regex.lazy import lazy_compile
 HOLE = lazy_compile(r"\{(\w+)(?:\|([^}]*))?\}")
 _CLAUSE = lazy_compile(r"\[\?([^\[\]]*)\]")
 _CONDITIONAL = lazy_compile(r"\[if ([^\[\]:]{1,120}):([^\[\]]*)\]")
+_ALTERNATIVE = lazy_compile(
+    r"\]\[if ([^\[\]:]{1,120}):(?=[^\s,.;:)])"
+)  # a clause that takes the place of the one before
 _RANK = lazy_compile(r"\b([Rr])ank \{rank\}")
 _SPEAKER = "Rank {rank}: "
 _PLACES: Mapping[str, str] = {"rank": "a rank", "node": "the node", "gpu": "the GPU"}  # if no line names one
@@ -80,8 +83,11 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def in_every_case(text: str) -> str:
-    """Return a text with all clauses that have a condition, for documentation of a rule as a whole."""
-    return _CONDITIONAL.sub(lambda found: found[2], text)
+    """Return a text with all clauses that have a condition, for documentation of a rule as a whole.
+
+    Clauses that replace each other are separated by a slash.
+    """
+    return _CONDITIONAL.sub(lambda found: found[2], _ALTERNATIVE.sub(r"] / [if \1:", text))
 
 
 def fill_command(command: str, words: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from kb.rulebase.texts import fill, fill_command, gaps
+from kb.rulebase.texts import fill, fill_command, gaps, in_every_case
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,9 @@ def test_a_captured_word_stays_one_word_of_a_command(command, word):
 
     assert shlex.split(filled) == ["scontrol", "show", "node", word.replace("\n", "")]
     assert fill_command(command, {"word": "gpu-044"}) == "scontrol show node gpu-044"
+
+
+def test_documentation_separates_clauses_that_replace_each_other():
+    """One that only adds words follows as in an answer."""
+    text = "Look for [if device=amd:faults of amdgpu][if device!=amd:an Xid][if peers:; ask the other ranks]."
+    assert in_every_case(text) == "Look for faults of amdgpu / an Xid; ask the other ranks."
