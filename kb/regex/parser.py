@@ -98,6 +98,8 @@ def _counted(op: Any, argument: Any, flags: int, text: bool) -> int | None:
 def _of_item(kind: Any, value: Any, flags: int, text: bool) -> int | None:
     if kind is sre.CATEGORY:
         return _members(_CATEGORIES[value], flags, text)
+    low: int
+    high: int
     low, high = value if kind is sre.RANGE else (value, value)
     if text and high >= _DIGIT:
         return None
