@@ -158,7 +158,8 @@ def test_the_notification_says_state_decision_and_cause(report: Report, text: st
 
 
 @pytest.mark.parametrize(
-    ("phase", "mark"), [("failed", "🔴"), ("hung", "🔴"), ("stopped", "🔵"), ("degraded", "🟠"), ("completed", "🟠"), ("unknown", "🟠")]
+    ("phase", "mark"),
+    [("failed", "🔴"), ("hung", "🔴"), ("stopped", "🔵"), ("degraded", "🟠"), ("completed", "🟠"), ("unknown", "🟠")],
 )
 def test_red_is_for_failures(phase, mark):
     """A job that was cancelled or preempted, and one that goes on or completed, did not fail."""

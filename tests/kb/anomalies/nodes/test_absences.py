@@ -130,7 +130,7 @@ def test_a_launchers_log_is_not_compared_with_those_of_ranks() -> None:
 def test_a_line_that_ended_everywhere_before_the_turn_is_no_absence() -> None:
     """Ranks take their time to start; nobody prints the lines of a start later."""
     steps = an_event("step done", {rank: [float(second) for second in range(40)] for rank in RANKS})
-    run = a_run(beats({rank: 20 for rank in RANKS} | {"rank 6": 8}), steps)
+    run = a_run(beats(dict.fromkeys(RANKS, 20) | {"rank 6": 8}), steps)
     assert absences(run, {}, 2.0, 39.0) == ()
     (odd,) = absences(run, {}, 2.0, 20.0)
     assert odd.node == "rank 6"
