@@ -132,7 +132,20 @@ def _follows(cause: Finding, effect: Finding, facts: Facts) -> bool:
         return precedes(first, then) > 0
     again = facts.streams[first.stream].started_again(min(first.offset, then.offset))
     apart = again is not None and again <= max(first.offset, then.offset)
-    return not apart and first.offset - then.offset < NEAR
+    if apart or _in_one_chain(first, then, facts):
+        return not apart
+    if _is_raised(first, facts) and _is_raised(then, facts) and first.resource.rank == then.resource.rank:
+        return False  # the end of another process, or of another start of the program
+    return first.offset - then.offset < (0 if _is_raised(first, facts) else NEAR)
+
+
+def _in_one_chain(left: Signal, right: Signal, facts: Facts) -> bool:
+    spans = ((chain_span(left, facts), right.offset), (chain_span(right, facts), left.offset))
+    return any(low <= offset < high for (low, high), offset in spans)
+
+
+def _is_raised(signal: Signal, facts: Facts) -> bool:
+    return signal.kind == "exception" or facts.streams[signal.stream].in_traceback(signal.offset)
 
 
 def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:

@@ -352,3 +352,20 @@ def test_a_cause_of_the_end_leads_over_a_measured_change_that_runs_survive(said:
     values = "".join(f"iteration {n}/99 loss {2.0 if n < 20 else 'nan'}\n" for n in range(1, 40))
     known = facts(scanned(f"{values}{said}trouble\n", book))
     assert order(rank(find(book, known, History()).findings, known))[:2] == first
+
+
+TYPE = rule("type", "code_bug", Pattern("t", exception=ExceptionTest(type="TypeError")))
+FULL = replace(rule("full", "cuda_oom", Pattern("f", exception=ExceptionTest(type="MemoryError"))), explains=("type",))
+RAISED = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n    step()\n{}: no\n'
+
+
+@pytest.mark.parametrize(
+    ("between", "folded"),
+    [("\nDuring handling of the above exception, another exception occurred:\n\n", True), ("next try\n" * 60, False)],
+)
+def test_an_exception_that_ends_another_start_of_the_program_has_its_own_reason(between: str, folded: bool) -> None:
+    """What one process raises after its end is raised by another start; only in one chain does one follow from the other."""
+    text = RAISED.format("MemoryError") + between + RAISED.format("TypeError")
+    known = facts(scanned(text, rulebook(FULL, TYPE)))
+    places = rank(find(rulebook(FULL, TYPE), known, History()).findings, known)
+    assert [item.best.rule.id for item in places] == (["full"] if folded else ["full", "type"])
