@@ -327,6 +327,10 @@ class Shuffled:
         self._chance.shuffle(found)
         return found
 
+    def lines(self, block: bytes) -> tuple[list[Hit], dict[int, list[int]]]:
+        """The same, none of them by line."""
+        return self.hits(block), {}
+
     def dump(self) -> None:
         """It cannot be kept."""
 

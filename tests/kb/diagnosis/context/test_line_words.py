@@ -34,7 +34,7 @@ ALL = frozenset(OF_FINDING)
         ("failed initializing StreamExecutor for CUDA device ordinal 3: Internal: failed call", {"device_name": "GPU 3 as its process counts them"}),
         ("amdgpu 0000:1c:00.0: {1}uncorrectable hardware error", {"device_name": "GPU 0000:1c:00.0"}),
         ("NVRM: GPU6 _kgspIsHeartbeatTimedOut: Heartbeat", {"device_name": "GPU 6"}),
-        ("Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 4000", {}),
+        ("Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 4000", {"memory_of": "gpu"}),
         ("Worker IP address: 10.0.0.8 Worker port: 4 Worker PID: 26109", {"worker_ip": "10.0.0.8", "worker_pid": "26109"}),
         ("Tried to allocate .... GiB. GPU 0; ... GiB free", {"memory_of": "gpu", "device_name": "GPU 0"}),
         ("Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 63.42 GiB of which 1.20 GiB is free. 60.25 GiB allowed; Of the allocated memory 59.76 GiB is allocated by PyTorch", {"memory": "capped", "cap": "60.25 GiB"}),
