@@ -29,7 +29,7 @@ _INIT = lazy_compile(
     rb"comm (0x[0-9a-fA-F]{1,16}) rank (\d{1,7}) n[rR]anks (\d{1,7})(?: cudaDev (\d{1,3}))?(?: nvmlDev \d{1,3})?"
     rb"(?: busId ([0-9a-fA-F:.]{1,16}))?(?: (?:commId|commHash) (0x[0-9a-fA-F]{1,16}))?"
 )
-_PEER = lazy_compile(rb"from peer (\S{1,80})")
+_PEER = lazy_compile(rb"from peer (?!with\b)(\S{1,80})")
 _ERROR = lazy_compile(rb"with (?:status ?= ?(?:(IBV_WC_\w{1,40})\()?|error )(\d{1,4})\b")
 _OPCODE = lazy_compile(rb"opcode[= ](\w{1,40}(?:\(\d{1,4}\))?)")
 _VENDOR = lazy_compile(rb"vendor[_ ]err[= ](\w{1,12})")
