@@ -11,7 +11,8 @@ from kb.regex.lazy import lazy_compile
 LIBRARY = lazy_compile(
     r"(?:site|dist)-packages[/\\]|/lib/python3|\\[Ll]ib\\[^\\]{1,60}\.py:\d|^<|[/\\](?:bin|Scripts)[/\\][^/\\]{1,60}:\d|/opt/conda/lib/|\.pyx:\d"
 )
-_FRAME = lazy_compile(r"(?P<file>[^\n]{1,300}:\d{1,9}) in (?P<function>[^\n]{1,120})")
+# without a function: where the source that a SyntaxError is about stands
+_FRAME = lazy_compile(r"(?P<file>[^\n]{1,300}:\d{1,9})(?: in (?P<function>[^\n]{1,120}))?")
 _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown
 
@@ -39,4 +40,4 @@ def innermost(exception: Structure) -> str:
         return ""
     between = "/" if "/" in own[0]["file"] else "\\"  # the latter on Windows
     file = between.join(own[0]["file"].split(between)[-_SHOWN:])
-    return file if own[0]["function"] == "<module>" else f"{file} in {own[0]['function']}"
+    return file if own[0]["function"] in (None, "<module>") else f"{file} in {own[0]['function']}"

@@ -376,3 +376,22 @@ def test_a_library_of_windows_is_no_code_of_the_run(base: tuple[Knowledge, Match
     assert "model.py:12 in forward" in words(
         report(base, train=own.replace("/lib/python3.11/site-packages/", "\\\\site-packages\\\\") + SHAPES)
     )
+
+
+def test_a_syntax_error_is_where_the_source_is_and_not_where_it_was_imported(base: tuple[Knowledge, Matcher]) -> None:
+    """Its last frame has no function; no value can be looked up in a file that cannot be parsed."""
+    text = words(
+        report(
+            base,
+            train=(
+                "Traceback (most recent call last):\n"
+                '  File "/srv/fit/train.py", line 3, in <module>\n    from heads import Head\n'
+                '  File "/srv/fit/heads.py", line 211\n    scale = (mean / count * 0.5\n            ^\n'
+                "SyntaxError: '(' was never closed\n"
+            ),
+        )
+    )
+
+    assert "heads.py:211" in text
+    assert "train.py:3" not in text
+    assert "which values" not in text
