@@ -5,7 +5,7 @@ Only what the summary keeps is searched: marks of stages, iteration lines, and t
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -149,12 +149,17 @@ def _fallen(marks: Sequence[StageMark], course: Course) -> Iterator[int]:
 
 
 def _is_quiet(summary: StreamSummary, offset: int) -> bool:
-    """Whether the clock of the lines jumps at an offset."""
-    times = [
-        (at, time) for at, line in _kept(summary) if (time := peel(line.encode("utf-8", "replace")).time) is not None
-    ]
-    place = bisect_right([at for at, _ in times], offset - 1)
-    return 0 < place < len(times) and times[place][1] - times[place - 1][1] >= _QUIET
+    """Whether the clock of the lines jumps at an offset: from the last line with a time before it to the next one."""
+    lines = list(_kept(summary))
+    place = bisect_left([at for at, _ in lines], offset)
+    before = next(_times(reversed(lines[:place])), None)
+    after = next(_times(lines[place:]), None)
+    return before is not None and after is not None and after - before >= _QUIET
+
+
+def _times(lines: Iterable[tuple[int, str]]) -> Iterator[float]:
+    times = (peel(line.encode("utf-8", "replace")).time for _, line in lines)
+    return (time for time in times if time is not None)
 
 
 def starts_after(summary: StreamSummary, step: int, quoted: Callable[[int], bool]) -> list[int]:
