@@ -202,8 +202,8 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
         reasons = (*ranked.reasons, f"seen in the last of {attempts} runs that the launcher reports")
         ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=reasons)
     best, which = in_last_run(best, layout.facts)
-    if which and not (attempts > 1 and which.startswith("in ")):  # the launcher's own count is told already
-        ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=(*ranked.reasons, which))
+    if which and not (attempts > 1 and which.to_last):  # the launcher's own count is told already
+        ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=(*ranked.reasons, which.words))
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
     if (last := last_said(ranked, suspects, layout)) is not None:

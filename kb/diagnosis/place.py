@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kb.diagnosis.context.activities import activity, computes, start_activity
-from kb.diagnosis.context.attempt import of_attempt, starts_after
+from kb.diagnosis.context.attempt import of_attempt, precedes_start
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import STOPS, Ranked, precedes
 from kb.facts.chained_exceptions import structure_start
@@ -84,7 +84,7 @@ def ended_in(
     if best.stage is None and best.role != "root_cause":
         return done
     if best.stage is None:
-        return replace(done, stage=None) if starts_after(ranked[0].best.first, facts) else done
+        return replace(done, stage=None) if precedes_start(ranked[0].best.first, facts) else done
     return replace(done, stage=best.stage)
 
 

@@ -162,7 +162,7 @@ def _times(lines: Iterable[tuple[int, str]]) -> Iterator[float]:
     return (time for time in times if time is not None)
 
 
-def starts_after(summary: StreamSummary, step: int, quoted: Callable[[int], bool]) -> list[int]:
+def begun_again(summary: StreamSummary, step: int, quoted: Callable[[int], bool]) -> list[int]:
     """Return where, after a step, what was printed before it is printed again: its stages, or some of its lines at the end.
 
     `quoted`: as for `Course`.

@@ -12,7 +12,7 @@ from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, s
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
 from kb.facts.stages import Offsets, Stages
-from kb.facts.starts import Course, later_starts, starts_after
+from kb.facts.starts import Course, begun_again, later_starts
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
@@ -320,7 +320,7 @@ class StreamFacts:
     @cached_property
     def _starts(self) -> list[int]:
         """The offsets after the first step at which what was printed before it is printed again."""
-        return starts_after(self.summary, self._point_offsets[0], self.in_traceback)
+        return begun_again(self.summary, self._point_offsets[0], self.in_traceback)
 
     def recovered(self, offset: int, rank: int | None) -> bool:
         """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's.

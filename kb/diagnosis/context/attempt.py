@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import replace
+from typing import NamedTuple
 
 from kb.diagnosis.findings import Finding, reduced
 from kb.facts.job_facts import Facts
@@ -41,18 +42,25 @@ def _cut(summary: StreamSummary, begun: int, stop: int) -> StreamSummary:
     )
 
 
-def in_last_run(best: Finding, facts: Facts) -> tuple[Finding, str]:
-    """Return a finding as the last run in its log shows it that has it, and in words which of several runs that is.
+class RunsInLog(NamedTuple):
+    """In which of several runs of a log a finding is: in words, and whether they count the runs up to the log's last."""
 
-    The words are empty if the log holds one run. What compares steps or ranks covers them all.
+    words: str
+    to_last: bool
+
+
+def in_last_run(best: Finding, facts: Facts) -> tuple[Finding, RunsInLog | None]:
+    """Return a finding as the last run in its log shows it that has it, and which of several runs that is.
+
+    None if the log holds one run. What compares steps or ranks covers them all.
     """
     first = best.first
     if first.stream < 0 or first.compared or first.kind == "series":
-        return best, ""
+        return best, None
     stream = facts.streams[first.stream]
     starts = stream.later_starts
     if not starts:
-        return best, ""
+        return best, None
     runs = {bisect_right(starts, signal.offset) for signal in best.signals if signal.stream == first.stream}
     last = max(runs)
     begun = starts[last - 1] if last else 0
@@ -60,26 +68,23 @@ def in_last_run(best: Finding, facts: Facts) -> tuple[Finding, str]:
     return reduced(best, own) or best, _which(runs, len(starts) + 1, whole=_is_kept(stream.summary))
 
 
-def _which(runs: Collection[int], known: int, *, whole: bool) -> str:
-    """Return in words in which runs of a log a finding is; `whole`: whether all of the log is kept, so that no run is missed."""
+def _which(runs: Collection[int], known: int, *, whole: bool) -> RunsInLog:
+    """Return in which runs of a log a finding is; `whole`: whether all of the log is kept, so that no run is missed."""
     if max(runs) + 1 < known:
-        return "the same log goes on with a later start of the program"
+        return RunsInLog("the same log goes on with a later start of the program", to_last=False)
     several = str(known) if whole else "several"
     if not whole or len(runs) == 1 or min(runs) > 0:
-        return f"in the last of {several} runs in this log"
-    each = len(runs) == known
-    return (
-        f"in each of the {several} runs in this log"
-        if each
-        else f"in the first and the last of {several} runs in this log"
-    )
+        return RunsInLog(f"in the last of {several} runs in this log", to_last=True)
+    if len(runs) == known:
+        return RunsInLog(f"in each of the {several} runs in this log", to_last=True)
+    return RunsInLog(f"in the first and the last of {several} runs in this log", to_last=True)
 
 
 def _is_kept(summary: StreamSummary) -> bool:
     return summary.tail_offset <= len(summary.head.encode("utf-8", "replace"))
 
 
-def starts_after(signal: Signal, facts: Facts) -> bool:
+def precedes_start(signal: Signal, facts: Facts) -> bool:
     """Whether the log of a line shows a start of the program, and only after that line; a launcher's own start tells no stage."""
     marks = facts.streams[signal.stream].summary.marks if signal.stream >= 0 else ()
     before = {mark.stage for mark in marks if mark.offset <= signal.offset} - {"launch"}
