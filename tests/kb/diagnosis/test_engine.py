@@ -403,12 +403,17 @@ BLOCKS = (
     st.lists(st.lists(st.sampled_from(CALM), max_size=6), min_size=7, max_size=7),
 )
 def test_unrelated_lines_remove_no_diagnosis(blocks: list[str], calm: list[list[str]]) -> None:
-    """Healthy lines anywhere between leave every diagnosis of rules that ask for no absence, in the same order."""
+    """Healthy lines anywhere between leave every diagnosis of rules that ask for no absence, and the leading one.
+
+    Not the order of the others: which of them are among the last lines of the log depends on what follows them.
+    """
     bare = report("".join(blocks))
     wide = "".join("".join(f"{line}\n" for line in lines) + block for lines, block in zip(calm, blocks, strict=False))
     full = report(wide + "".join(f"{line}\n" for line in calm[-1]))
     told = [(diagnosis.fault, diagnosis.rule, diagnosis.explains) for diagnosis in bare.diagnoses]
-    assert [(diagnosis.fault, diagnosis.rule, diagnosis.explains) for diagnosis in full.diagnoses] == told
+    found = [(diagnosis.fault, diagnosis.rule, diagnosis.explains) for diagnosis in full.diagnoses]
+    assert found[:1] == told[:1]
+    assert sorted(found) == sorted(told)
 
 
 def test_a_suspect_that_did_not_show_the_symptom_is_called_one() -> None:
