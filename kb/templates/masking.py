@@ -125,7 +125,7 @@ def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] |
 
 def _keyed(speaker: re.Pattern[bytes], folded: bytes, shape: LineShape) -> LineShape:
     """The shape of a structured line, with the rank that it has under a key that only this stream is known to use."""
-    named = speaker.search(folded, 0, _HEAD) if shape.rank is None and shape.template is not None else None
+    named = speaker.search(folded, 0, LOOKED_AT) if shape.rank is None and shape.template is not None else None
     return shape if named is None else replace(shape, rank=named.span("rank"))
 
 
@@ -211,10 +211,11 @@ _DATES = (
 )
 _STAMPED = re.compile(STAMP)
 _NCCL = re.compile(rb"(?P<node>[\w.-]{1,80}):\d{1,9}:\d{1,9} \[\d{1,4}\] (?=(?:[\w./]{1,60}:\d{1,6} )?[A-Z]{4,6} )")
-_JSON = re.compile(rb"\"(?:msg|message|MESSAGE|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
+_JSON = re.compile(rb"\"(?:msg|message|short_message|MESSAGE|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
+_ANY_JSON = re.compile(rb"\": ?\"((?:[^\"\\\n]|\\.){1,900})")
 _OWN_RANK = re.compile(rb"^\[rank0{1,6}\]: ?")  # before the message within another log's line
 _JSON_OF = re.compile(rb"\"(?:component|logger|name|module)\": ?\"([^\"\n]{1,60})\"")
-_LOGFMT = re.compile(rb"(?<=[ ])msg=(?:\"((?:[^\"\\\n]|\\.){1,900})|(\S{1,400}))")
+_LOGFMT = re.compile(rb"(?<![^ ])msg=(?:\"((?:[^\"\\\n]|\\.){1,900})|(\S{1,400}))")
 _LOGFMT_OF = re.compile(rb"(?<=[ ])(?:mod|component|logger|module)=([^\s\"]{1,60})")
 _LEVEL_LETTER = re.compile(rb"(?:^|\[|: ?)([IWEFDC])\d{4,8}[ T_-]\d\d:\d\d|\[(?:NeMo )?([IWEFDC])[\] ]")
 _LEVEL_WORD = re.compile(
@@ -257,8 +258,8 @@ def _behind_nccl(line: bytes, start: int) -> int:
 def _structured(line: bytes, start: int) -> bytes | None:
     """The message of a line in JSON or logfmt, after the name of the component that wrote it."""
     if line.startswith(b"{", start):
-        message, speaker = _JSON.search(line, start), _JSON_OF
-    elif b" msg=" in line:
+        message, speaker = _JSON.search(line, start) or _longest(line, start), _JSON_OF
+    elif b"msg=" in line:
         message, speaker = _LOGFMT.search(line), _LOGFMT_OF
     else:
         return None
@@ -267,6 +268,12 @@ def _structured(line: bytes, start: int) -> bytes | None:
     named = speaker.search(line)
     told = _OWN_RANK.sub(b"", message[message.lastindex or 0])
     return told if named is None else named[1] + b": " + told
+
+
+def _longest(line: bytes, start: int) -> re.Match[bytes] | None:
+    """The longest text of several words in a JSON object: its message, under whatever key."""
+    found = (match for match in _ANY_JSON.finditer(line, start) if b" " in match[1])
+    return max(found, key=lambda match: len(match[1]), default=None)
 
 
 def _unescaped(message: bytes) -> bytes:
@@ -287,9 +294,10 @@ def _rank(line: bytes, start: int) -> Range | None:
     return None if match is None else match.span(match.lastindex or 0)
 
 
-def names_rank(line: bytes) -> bool:
-    """Whether a line names its rank in a form that is known."""
-    return _rank(line, 0) is not None
+def rank_in(line: bytes) -> int | None:
+    """The rank that a line names in a form that is known."""
+    span = _rank(line, 0)
+    return None if span is None else int(line[slice(*span)])
 
 
 def _node(line: bytes, start: int, node: str | None) -> Range | None:

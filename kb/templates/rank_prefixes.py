@@ -15,25 +15,26 @@ from itertools import islice, pairwise
 from statistics import median
 
 from kb.parsers.logs.timestamps import STAMP
-from kb.templates.masking import fold, names_rank
+from kb.templates.masking import fold, rank_in
 
 HEAD = 64 * 1024  # bytes of a stream that are examined
 MOST_LINES = 1000
 FEWEST_LINES = 24
 PREFIX = 72  # bytes of a line in which its rank is looked for
 MOST_NUMBERS = 6  # in a prefix
+MOST_PAIRS = 12  # of a structured line
 FEWEST_RANKS = 3
 COVERED = 0.8  # share of the lines that have the form
-KNOWN = 0.5  # share of the lines that name their rank in a known form
+ENOUGH = 0.95  # share of the lines that name their rank in a known form, from which on no other is needed
 PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
 BACK = 0.25  # share of the changes from line to line that go down
 KINDS = 3  # of lines that several ranks print
 KEYED = 0.3  # share of the lines that have the key: launchers and tracebacks add lines without it
-KEY_HEAD = 160  # bytes of a line in which a key is looked for
+KEY_HEAD = 800  # bytes of a line in which a key is looked for: JSON objects may end with it
 
 _STAMP = re.compile(STAMP)
 _NUMBER = re.compile(
-    rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?!\w|\.[^a-z])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w-]|\.\d)"
+    rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?!\w|\.[^a-z])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w-]|\.\d)|(?<=[A-Za-z]\.)\d{1,5}(?![\w.-])"
 )
 _BEHIND = re.compile(rb"[^\w\s][^\w\s\[({<\"'/]{0,2}[ \t]?|[ \t]{1,2}[^\w\s]{1,2}[ \t]{1,2}|[ \t]{1,4}")
 _NAME_BEHIND = re.compile(rb"[\w.-]{1,64}[ \t]{0,2}(?:::|[:|>\]])[ \t]")
@@ -41,7 +42,11 @@ _WORD = re.compile(rb"[\w.-]+")
 _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right
 _LETTERS = re.compile(rb"[A-Za-z]{2,}")
 _NAMED = re.compile(rb"[\w.-]*[A-Za-z][\w.-]*")
-_PAIR = re.compile(rb"(?<![\w.-])([A-Za-z][A-Za-z_]{0,23})=\"?(\d{1,5})(?![\w.])\"?")
+_PAIR = re.compile(  # logfmt or JSON; the number may be behind a word: `"pod": "lm-worker-3"`
+    rb"(?<![\w.-])(?P<key>[A-Za-z][A-Za-z_]{0,23})(?P<equals>=\"?|\": ?\"?)(?P<name>[^\"\s\\{}:,=]{0,60}(?<![A-Za-z])(?=[A-Za-z])|)(?P<word>(?:[A-Za-z]{1,24}[@/._-]?)?)"
+    rb"(?P<number>\d{1,5})(?!\w|-|\.\d)"
+)
+_KEY = re.compile(rb"\"[A-Za-z_.]{1,40}\": ?")
 _NOT_GLOBAL = re.compile(
     rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?"
 )  # counted again on each node
@@ -51,16 +56,16 @@ Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each w
 
 @dataclass(slots=True)
 class _Numbers:
-    """The numbers at one place of the prefix, by line, and what follows them."""
+    """The numbers at one place of the prefix, by line the first of them, and what follows them."""
 
-    lines: set[int] = field(default_factory=set)
+    lines: dict[int, int] = field(default_factory=dict)
     values: list[int] = field(default_factory=list)
     kinds: dict[bytes, set[int]] = field(default_factory=lambda: defaultdict(set))
     beside: dict[int, Counter[bytes]] = field(default_factory=lambda: defaultdict(Counter))  # the words before each
 
     def add(self, line: int, value: int, behind: bytes) -> None:
         """Add the number of a line, by the words that say what kind of line it is."""
-        self.lines.add(line)
+        self.lines.setdefault(line, value)
         self.values.append(value)
         self.kinds[b" ".join(_LETTERS.findall(behind)[:6])].add(value)
 
@@ -73,36 +78,47 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
     if len(lines) < FEWEST_LINES:
         return None
-    known = sum(map(names_rank, lines)) > KNOWN * len(lines)
+    named = [rank_in(line) for line in lines]
+    share = sum(rank is not None for rank in named) / len(lines)
     found: dict[Form, _Numbers] = defaultdict(_Numbers)
     for index, line in enumerate(lines):
+        if line.startswith(b'{"'):
+            continue  # an object, whose keys are read below
         for form, value, words, rest in _numbers(line):
             found[form].add(index, value, rest)
             found[form].beside[value][words] += 1
-    fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines)) and _is_global(numbers)]
-    if known:  # a known form is enough, unless the prefix also names a host: it would make templates of each host's own
+    fitting = [
+        form
+        for form, numbers in found.items()
+        if _is_rank(numbers, len(lines)) and _is_global(numbers) and _agrees(numbers, named)
+    ]
+    if share > ENOUGH:  # unless the prefix also names a host: it would make templates of each host's own
         fitting = [form for form in fitting if _names_host(found[form])]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
     if best is not None:
         return _with_name(_compiled(best), lines)
-    return None if known else _key_of(lines)
+    return None if share > ENOUGH else _key_of(lines, named)
 
 
-def _key_of(lines: Sequence[bytes]) -> re.Pattern[bytes] | None:
-    """The key under which structured lines carry their rank."""
-    found: dict[bytes, _Numbers] = defaultdict(_Numbers)
+def _key_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[bytes] | None:
+    """The key under which structured lines carry their rank, alone or behind a word that is the same in all (`worker-3`)."""
+    found: dict[tuple[bytes, ...], _Numbers] = defaultdict(_Numbers)
     for index, line in enumerate(lines):
-        for match in islice(_PAIR.finditer(line, 0, KEY_HEAD), MOST_NUMBERS):
-            found[match[1]].add(index, int(match[2]), line[match.end() :])
+        for match in islice(_PAIR.finditer(line, 0, KEY_HEAD), MOST_PAIRS):
+            rest = _KEY.sub(b" ", line[: match.start()] + line[match.end() :])
+            form = match["key"], match["equals"], match["word"]
+            found[form].add(index, int(match["number"]), rest)
     fitting = [
-        key for key, numbers in found.items() if not _NOT_GLOBAL.fullmatch(key) and _is_rank(numbers, len(lines), KEYED)
+        key
+        for key, numbers in found.items()
+        if not _NOT_GLOBAL.fullmatch(key[0]) and _is_rank(numbers, len(lines), KEYED) and _agrees(numbers, named)
     ]
     best = max(fitting, key=lambda key: (len(set(found[key].values)), key), default=None)
-    return (
-        re.compile(rb"(?<![\w.-])(?P<key>%s)=\"?(?P<rank>0{1,5})(?![\w.])" % re.escape(best))
-        if best is not None
-        else None
-    )
+    if best is None:
+        return None
+    name, equals, word = map(re.escape, best)
+    before = rb"(?:[^\"\s\\{}:,=]{0,60}(?<![A-Za-z]))?" if best[2] else b""
+    return re.compile(rb"(?<![\w.-])(?P<key>%s)%s%s%s(?P<rank>0{1,5})(?!\w|-|\.0)" % (name, equals, before, word))
 
 
 def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
@@ -135,6 +151,12 @@ def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
     return all(max(words.values()) >= PRESENT * words.total() for words in numbers.beside.values())
 
 
+def _agrees(numbers: _Numbers, named: Sequence[int | None]) -> bool:
+    """Whether the numbers are the ranks of the lines that name theirs in a known form, too: tracebacks do where nothing else does."""
+    both = [value == rank for line, value in numbers.lines.items() if (rank := named[line]) is not None]
+    return sum(both) >= PRESENT * len(both)
+
+
 def _is_global(numbers: _Numbers) -> bool:
     """Whether the word before the numbers does not say that each node has its own."""
     words = numbers.beside[0].most_common(1)[0][0] if 0 in numbers.beside else b""
@@ -165,6 +187,6 @@ def _with_name(form: re.Pattern[bytes], lines: Sequence[bytes]) -> re.Pattern[by
 def _compiled(form: Form) -> re.Pattern[bytes]:
     before, behind = form
     *parts, last = [re.escape(part) for part in before.split(b"w")]
-    word, final = rb"[\w.-]{1,64}", rb"[\w.-]{0,63}[A-Za-z_-]"  # digits next to the number are its own
+    word, final = rb"[\w.-]{1,64}", rb"[\w.-]{0,63}[A-Za-z_.-]"  # digits next to the number are its own
     spoken = word.join(parts) + (word if last else final) + last if parts else last
     return re.compile(spoken + rb"[ \t]{0,6}(?P<rank>0{1,5})" + re.escape(behind))

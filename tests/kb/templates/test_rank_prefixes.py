@@ -45,7 +45,7 @@ def a_log(form: str, ranks: int = 8, lines: int = 300) -> bytes:
         "(task {rank}) ",
         "still-{rank}.pod: ",
         "seat {rank} @ {host} :: ",
-        '{{"UNIT": "run@member{rank}.service", "PRIORITY": "6", "MESSAGE": "',
+        "loom.{rank} ",
     ],
 )
 def test_the_form_of_a_prefix_is_learned(form: str) -> None:
@@ -103,6 +103,41 @@ def test_a_key_of_structured_lines_is_learned_beside_lines_of_a_launcher(form: s
     assert run.heard == {str(path)} | {f"rank {rank}" for rank in range(8)}
     (window,) = [event for event in run.events.values() if "window shuffled" in event.text]
     assert set(window.nodes) == {f"rank {rank}" for rank in range(8)}
+
+
+JSON_FORMS = (
+    '{{"UNIT": "run@member{rank}.service", "PRIORITY": "6", "MESSAGE": "%s"}}',
+    '{{"at": 10{second}, "w": {rank}, "payload": "%s"}}',
+    '{{"body": "%s", "labels": {{"app": "loom", "replica": "{rank}"}}}}',
+    '{{"host": "{host}-0", "source": "lm-{host}/seat-{rank}", "line": "%s"}}',
+)
+
+
+@pytest.mark.parametrize("form", JSON_FORMS)
+def test_a_key_of_json_is_learned_wherever_it_is(form: str, tmp_path) -> None:
+    """Also behind the message and behind a word; the message is the template, whatever its key."""
+    path = tmp_path / "train.log"
+    lines = a_log(form.replace("%s", "\x00")).decode().splitlines()
+    path.write_text("".join(form_and_text.replace("\x00", text) + "\n" for form_and_text, text in map(_moved, lines)))
+    run = build_run(tables(discover([path]).streams, year=2026, workers=1).tables)
+    told = {event.text: set(event.nodes) for event in run.events.values()}
+    assert told["window shuffled over there"] == {f"rank {rank}" for rank in range(8)}
+
+
+def _moved(line: str) -> tuple[str, str]:
+    """An object, and the text that `a_log` put behind it."""
+    head, _, text = line.rpartition("}")
+    return head + "}", text + " over there"
+
+
+@pytest.mark.parametrize("form", ["w{rank}> ", '{{"member": {rank}, "log": "'])
+def test_tracebacks_that_name_their_rank_do_not_hide_the_form_of_all_other_lines(form: str) -> None:
+    """Most lines of the head of a log that failed soon are tracebacks; a form that contradicts them is none."""
+    lines = a_log(form).decode().splitlines()
+    told = "\n".join(lines[:100] + [line.replace("> ", f"> [rank{line[1]}]: ") for line in lines[100:]] + [""])
+    other = "\n".join([*lines[:100], *(f"[rank{number % 8}]: {line}" for number, line in enumerate(lines)), ""])
+    assert rank_prefix_of(told.encode()) is not None
+    assert rank_prefix_of(other.encode()) is None
 
 
 def test_a_host_before_a_known_rank_is_part_of_the_prefix(tmp_path) -> None:
