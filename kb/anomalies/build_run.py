@@ -41,7 +41,7 @@ FEW_VALUES = 3  # values of a setting that may differ by node; more are individu
 
 _Printed = Mapping[str, Mapping[str, Collection[str]]]
 
-_NUMBERED = re.compile(r"[A-Za-z]{2,24}[-_.]?(\d{1,5})")  # what launchers call the processes that they start
+_DIGITS = re.compile(r"(\d+)")
 _PAIR = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z0-9_.-]{1,39})(?:=|: | version )['\"]?([A-Za-z0-9_./+-]{1,80})")
 _SETTING = re.compile(
     r"(?i)version|driver|firmware|fw_ver|kernel|cuda|cudnn|nccl|torch|commit|image|batch|seq(?:uence)?_?len|learning_?rate|(?:^|_)lr$|precision|dtype|parallel|world_?size"
@@ -131,14 +131,10 @@ def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) ->
 
     It is so if the numbers are those from 0 to the job's last rank, and the lines name no other rank.
     """
-    named: dict[str, int] = {}
-    for table in tables:
-        node = table.ref.resource.node
-        if node is not None and table.ref.kind == "job":
-            number = _NUMBERED.fullmatch(node)
-            if number is None or not table.endings.keys() <= {int(number[1])}:
-                return tables
-            named[node] = int(number[1])
+    ours = [table for table in tables if table.ref.resource.node is not None and table.ref.kind == "job"]
+    named = _numbered({table.ref.resource.node or "" for table in ours})
+    if any(not table.endings.keys() <= {named.get(table.ref.resource.node or "")} for table in ours):
+        return tables
     told = any(table.endings for table in tables if table.ref.resource.node)
     if len(named) < FEWEST_RANKS or sorted(named.values()) != list(range(len(named))):
         return tables
@@ -150,6 +146,18 @@ def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) ->
         else table
         for table in tables
     ]
+
+
+def _numbered(names: Collection[str]) -> Mapping[str, int]:
+    """By name the one number that differs, as launchers and clusters name the processes that they start; none if more differs."""
+    parts = {name: _DIGITS.split(name) for name in names}
+    if len({len(split) for split in parts.values()}) != 1:
+        return {}
+    columns = list(zip(*parts.values(), strict=True))
+    differing = [place for place, column in enumerate(columns) if len(set(column)) > 1]
+    if len(differing) != 1 or not differing[0] % 2 or not columns[0][0]:
+        return {}
+    return {name: int(split[differing[0]]) for name, split in parts.items()}
 
 
 def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) -> frozenset[str]:

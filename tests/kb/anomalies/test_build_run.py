@@ -134,6 +134,9 @@ def test_numbered_files_of_one_process_each_are_ranks() -> None:
 
     assert heard("worker-0 worker-1 worker-2", "[rank{rank}]: begins") == {"rank 0", "rank 1", "rank 2"}
     assert heard("worker-0 worker-1 worker-2", "begins", 3) == {"rank 0", "rank 1", "rank 2"}
+    assert heard("lm-worker-0 lm-worker-1 lm-worker-2", "begins", 3) == {"rank 0", "rank 1", "rank 2"}
+    assert heard("j7-pod-0-0 j7-pod-1-0 j7-pod-2-0", "begins", 3) == {"rank 0", "rank 1", "rank 2"}
+    assert heard("a0-pod-0 a1-pod-1 a2-pod-2", "begins", 3) == {"a0-pod-0", "a1-pod-1", "a2-pod-2"}
     assert heard("worker-0 worker-1 worker-2", "begins", 24) == {"worker-0", "worker-1", "worker-2"}
     assert heard("gpu-4 gpu-5 gpu-6", "begins", 3) == {"gpu-4", "gpu-5", "gpu-6"}
     assert heard("worker-1 worker-2 worker-0", "[rank{rank}]: begins") == {"worker-0", "worker-1", "worker-2"}
