@@ -15,7 +15,7 @@ from hashlib import blake2b
 from kb.model import OWN
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.progress.formats import read_line
-from kb.parsers.logs.timestamps import STAMP
+from kb.parsers.logs.timestamps import EPOCH, STAMP
 from kb.templates.template import VARIABLE, VERSION, WIDEST, Template
 from kb.templates.variables import ZEROS, masked
 from kb.templates.wrapped_lines import part_of
@@ -210,6 +210,7 @@ _DATES = (
     (re.compile(rb"(?<=:00:00 [A-Z]{3} )0000(?![\d-])"), b"2000"),
 )
 _STAMPED = re.compile(STAMP)
+_EPOCH = re.compile(EPOCH % ((rb"0{10}",) * 2))
 _NCCL = re.compile(rb"(?P<node>[\w.-]{1,80}):\d{1,9}:\d{1,9} \[\d{1,4}\] (?=(?:[\w./]{1,60}:\d{1,6} )?[A-Z]{4,6} )")
 _JSON = re.compile(rb"\"(?:msg|message|short_message|MESSAGE|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
 _ANY_JSON = re.compile(rb"\": ?\"((?:[^\"\\\n]|\\.){1,900})")
@@ -311,10 +312,13 @@ def _node(line: bytes, start: int, node: str | None) -> Range | None:
 
 
 def _stamp(line: bytes, *, dated: bool) -> Range | None:
-    """The position of the line's time, down to its minutes, if it names a year or one is known."""
+    """The position of the line's time, down to its minutes, if it names a year or one is known; of seconds since the epoch, of all."""
     clock = line.find(b":00:00", 0, _HEAD)
     match = _STAMPED.search(line, max(0, clock - _DATE), _HEAD) if clock >= 0 else None
-    if match is None or not (dated or any(match[f"{form}_y"] for form in ("iso", "compact", "us", "name"))):
+    if match is None:
+        seconds = _EPOCH.search(fold(line[:_HEAD]))
+        return None if seconds is None else seconds.span(seconds.lastindex or 0)
+    if not (dated or any(match[f"{form}_y"] for form in ("iso", "compact", "us", "name"))):
         return None
     return match.start(), match.end() if match["name_y"] else match.end("minute")
 

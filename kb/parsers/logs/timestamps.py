@@ -36,6 +36,12 @@ STAMP = (
     rb"(?(name_m)(?:(?<=[0-9CT])(?: [A-Z]{3,4})? (?P<name_y>20\d\d)(?![\d-]))?)"  # after other dates it is a process
 )
 _STAMP = lazy_compile(STAMP)
+# Seconds since the epoch, of the years 2017 to 2033. Other numbers of ten digits are counts, so a fraction or a key is needed.
+EPOCH = (
+    rb"(?:^[\[(]?|\"(?:ts|time|timestamp|@timestamp|t)\": ?\"?|(?<!\w)(?:ts|time|t)=\"?)(%s(?:\.\d{1,9})?)(?![\w.])"
+    rb"|(?<![\w.+-])(%s\.\d{3,9})(?!\d)"
+)
+_EPOCH = lazy_compile(EPOCH % ((rb"(?:1[5-9]|20)\d{8}",) * 2))
 _WITH_YEAR = tuple((f"{form}_y", f"{form}_m", f"{form}_d") for form in ("iso", "compact", "us", "late"))
 _CLOCK = lazy_compile(rb":[0-5]\d:[0-5]\d")  # a quick test; most lines have none
 _DATE_WIDTH = 24  # no date with its hour is longer
@@ -47,10 +53,14 @@ def find_time(text: bytes, year: int | None = None) -> float | None:
     None if there is none, its date does not exist, or it has no year and `year` is not given.
     """
     clock = _CLOCK.search(text, 0, HEAD)
-    if clock is None:
-        return None
-    match = _STAMP.search(text, max(0, clock.start() - _DATE_WIDTH), HEAD)
-    return None if match is None else stamp_time(match, year)
+    match = None if clock is None else _STAMP.search(text, max(0, clock.start() - _DATE_WIDTH), HEAD)
+    return _epoch_time(text) if match is None else stamp_time(match, year)
+
+
+def _epoch_time(text: bytes) -> float | None:
+    """Return a time that is written as seconds since the epoch, with a fraction, at the start or under a key of its own."""
+    match = _EPOCH.search(text, 0, HEAD)
+    return None if match is None else float(match[1] or match[2])
 
 
 def states_zone(line: bytes) -> bool | None:
