@@ -241,14 +241,15 @@ VERBS = ("rebuilt", "trimmed", "probed", "rotated", "compacted", "spilled", "has
 
 def chatter(share: float, logs: Logs, chance: Random) -> Logs:
     """Add debug lines that each rank prints at random, some kinds on few ranks, in the voice of the line before."""
-    kinds = [f"{chance.choice(NOUNS)} {chance.choice(VERBS)} at depth" for _ in range(40)]
+    kinds = [f"{noun} {verb} at depth" for noun in NOUNS for verb in VERBS]  # most are in the good run too, not all
     found: Logs = {}
     for name, lines in logs.items():
         found[name] = []
         for line in lines:
             found[name].append(line)
             head = line.text[: line.start]
-            if line.rank is not None and line.time is not None and line.start and chance.random() < share:
+            spoken = line.rank is not None and line.start and _STAMP.search(head)
+            if spoken and chance.random() < share:
                 told = f"{chance.choice(kinds)} {chance.randrange(99)}, {chance.random():.3f} ms"
                 found[name].append(replace(line, text=head + told, home=None))
     return found

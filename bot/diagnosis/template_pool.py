@@ -24,7 +24,7 @@ from kb.model import Gap, StreamRef
 from kb.scanning.scanner import BEFORE
 from kb.templates.lookup_budget import FEWEST_LOOKS, LOOKS
 from kb.templates.miner import AFTER, WARM, Miner
-from kb.templates.rank_prefixes import rank_prefix_of
+from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of
 from kb.templates.shape_index import ShapeIndex
 from kb.templates.table import TemplateTable, merge
 from kb.templates.template import VERSION
@@ -191,10 +191,10 @@ def _head(ref: StreamRef) -> bytes:
 
 
 def _speaker(ref: StreamRef, head: bytes) -> re.Pattern[bytes] | None:
-    """Return how the lines of a stream of several ranks name them, if in a form of their own."""
-    if ref.kind != "job" or ref.resource.rank is not None:
+    """Return how the lines of a stream name its ranks, or its one rank, if in a form of their own."""
+    if ref.kind != "job":
         return None
-    return rank_prefix_of(head)
+    return rank_prefix_of(head) if ref.resource.rank is None else own_prefix_of(head, ref.resource.rank)
 
 
 def shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[TemplateTask]:

@@ -103,23 +103,49 @@ def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] |
         return BLANK
     spoken = _with_dates(folded)
     prefix = peel(spoken)
-    start = max(prefix.end, _behind_nccl(spoken, prefix.end))
-    told = _structured(spoken, start)
-    message = spoken[start:] if told is None or not spoken.startswith(b"{", start) else _unescaped(told)
-    told = spoken[start:] if told is None else told
+    start = _behind_rank(spoken, max(prefix.end, _behind_nccl(spoken, prefix.end)))
+    quoted = _quoted(spoken, start)
+    if quoted is not None:
+        return _within(spoken, start, quoted, shape_of(spoken[slice(*quoted)], dated=dated, speaker=speaker))
+    told = _logfmt(spoken)
     level = level_of(spoken, start)
-    text = masked(fold(told))
+    text = masked(fold(spoken[start:] if told is None else told))
     if not text:
         return BLANK
     return LineShape(
         template_of(text, level),
-        kind_of(message),
+        kind_of(spoken[start:] if told is None else told),
         start,
         _rank(spoken, start),
         _node(spoken, start, prefix.node),
         _step(text, spoken),
         _stamp(spoken, dated=dated),
         part_of(spoken[:start])[1],
+    )
+
+
+def _within(line: bytes, start: int, quoted: Range, inner: LineShape) -> LineShape:
+    """The shape of a JSON object by that of its message, which may have prefixes of its own; the keys tell what those do not."""
+    if inner.template is None:
+        return BLANK
+    at, text = quoted[0], inner.template.text
+    named = _JSON_OF.search(line)
+    if named is not None:
+        text = f"{masked(fold(named[1]))}: {text}"
+    level = level_of(line[:at] + line[quoted[1] :], start) or inner.template.level
+    rank, node, step, stamp = (
+        None if span is None else (span[0] + at, span[1] + at)
+        for span in (inner.rank, inner.node, inner.step, inner.stamp)
+    )
+    return LineShape(
+        template_of(text, level),
+        kind_of(_unescaped(line[at + inner.start : quoted[1]])),
+        at + inner.start,
+        rank or _rank(line, start),
+        node or _node(line, start, peel(line).node),
+        step,
+        _stamp(line, dated=True) or stamp,
+        part_of(line[:start])[1],
     )
 
 
@@ -130,14 +156,24 @@ def _keyed(speaker: re.Pattern[bytes], folded: bytes, shape: LineShape) -> LineS
 
 
 def _behind(named: re.Match[bytes], rest: LineShape) -> LineShape:
-    """The shape of a line whose rank a prefix names, by that of the rest of the line."""
+    """The shape of a line whose rank a prefix names, by that of the rest of the line; its time and level may be in the prefix."""
     if rest.template is None:
         return rest
-    end = named.end()
+    end, before = named.end(), _with_dates(named[0])
     node, step, stamp = (
         None if span is None else (span[0] + end, span[1] + end) for span in (rest.node, rest.step, rest.stamp)
     )
-    return replace(rest, start=rest.start + end, rank=named.span("rank"), node=node, step=step, stamp=stamp)
+    level = rest.template.level or level_of(before, end)
+    template = rest.template if level == rest.template.level else template_of(rest.template.text, level)
+    return replace(
+        rest,
+        template=template,
+        start=rest.start + end,
+        rank=named.span("rank"),
+        node=node,
+        step=step,
+        stamp=stamp or _stamp(before, dated=True),
+    )
 
 
 @lru_cache(8192)
@@ -214,7 +250,8 @@ _EPOCH = re.compile(EPOCH % ((rb"0{10}",) * 2))
 _NCCL = re.compile(rb"(?P<node>[\w.-]{1,80}):\d{1,9}:\d{1,9} \[\d{1,4}\] (?=(?:[\w./]{1,60}:\d{1,6} )?[A-Z]{4,6} )")
 _JSON = re.compile(rb"\"(?:msg|message|short_message|MESSAGE|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
 _ANY_JSON = re.compile(rb"\": ?\"((?:[^\"\\\n]|\\.){1,900})")
-_OWN_RANK = re.compile(rb"^\[rank0{1,6}\]: ?")  # before the message within another log's line
+_OWN_RANK = re.compile(rb"\[rank0{1,6}\]: ?")  # before the message within another log's line
+_AT_RANK = re.compile(rb"^\[rank0{1,6}\]: ?")
 _JSON_OF = re.compile(rb"\"(?:component|logger|name|module)\": ?\"([^\"\n]{1,60})\"")
 _LOGFMT = re.compile(rb"(?<![^ ])msg=(?:\"((?:[^\"\\\n]|\\.){1,900})|(\S{1,400}))")
 _LOGFMT_OF = re.compile(rb"(?<=[ ])(?:mod|component|logger|module)=([^\s\"]{1,60})")
@@ -256,18 +293,33 @@ def _behind_nccl(line: bytes, start: int) -> int:
     return start if match is None else match.end()
 
 
-def _structured(line: bytes, start: int) -> bytes | None:
-    """The message of a line in JSON or logfmt, after the name of the component that wrote it."""
-    if line.startswith(b"{", start):
-        message, speaker = _JSON.search(line, start) or _longest(line, start), _JSON_OF
-    elif b"msg=" in line:
-        message, speaker = _LOGFMT.search(line), _LOGFMT_OF
-    else:
+def _behind_rank(line: bytes, start: int) -> int:
+    """Where the message begins if PyTorch put the rank before it, whatever stands before that."""
+    match = None if line.startswith(b"{", start) else _OWN_RANK.search(line, start, start + _HEAD)
+    return start if match is None else match.end() + peel(line[match.end() :]).end
+
+
+def _quoted(line: bytes, start: int) -> Range | None:
+    """Where the message of a JSON object stands."""
+    if not line.startswith(b"{", start):
         return None
+    message = _JSON.search(line, start) or _longest(line, start)
+    return None if message is None else message.span(1)
+
+
+def message_of(line: bytes) -> bytes:
+    """The message of a line in JSON, or else the line."""
+    found = _quoted(line, 0)
+    return line if found is None else line[slice(*found)]
+
+
+def _logfmt(line: bytes) -> bytes | None:
+    """The message of a line in logfmt, after the name of the component that wrote it."""
+    message = _LOGFMT.search(line) if b"msg=" in line else None
     if message is None:
         return None
-    named = speaker.search(line)
-    told = _OWN_RANK.sub(b"", message[message.lastindex or 0])
+    named = _LOGFMT_OF.search(line)
+    told = _AT_RANK.sub(b"", message[message.lastindex or 0])
     return told if named is None else named[1] + b": " + told
 
 

@@ -97,7 +97,8 @@ class Tracebacks:
     def _heard(self, shape: LineShape, line: bytes, offset: int) -> LineShape:  # noqa: PLR0911 - one for each way it may go
         """Return what a line counts as, given the tracebacks in progress."""
         span = shape.rank or shape.node
-        speaker = b"" if span is None else line[: shape.start][span[0] : span[1]]
+        within = len(line) if line[:1] == b"{" else shape.start  # keys of JSON may follow the message
+        speaker = b"" if span is None else line[:within][span[0] : span[1]]
         if shape.kind is LineKind.HEAD:
             self._voices[speaker] = _OpenTraceback(offset + LONGEST_TRACEBACK)
             return shape

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from statistics import median
 
+from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.timestamps import STAMP
-from kb.templates.masking import fold, rank_in
+from kb.templates.masking import fold, message_of, rank_in
 
 HEAD = 64 * 1024  # bytes of a stream that are examined
 MOST_LINES = 1000
@@ -24,11 +25,14 @@ PREFIX = 72  # bytes of a line in which its rank is looked for
 MOST_NUMBERS = 6  # in a prefix
 MOST_PAIRS = 12  # of a structured line
 FEWEST_RANKS = 3
-COVERED = 0.8  # share of the lines that have the form
+FEWEST_OWN = 12  # lines of a log of one rank
+COVERED = 0.6  # share of the lines that have the form; launchers and their reports add lines without it
 ENOUGH = 0.95  # share of the lines that name their rank in a known form, from which on no other is needed
 PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
 BACK = 0.25  # share of the changes from line to line that go down
+BACK_IN_TURN = 0.1  # likewise, where ranks speak in turn, as in logs that were sorted by whole seconds
 KINDS = 3  # of lines that several ranks print
+KINDS_IN_TURN = 6
 KEYED = 0.3  # share of the lines that have the key: launchers and tracebacks add lines without it
 KEY_HEAD = 800  # bytes of a line in which a key is looked for: JSON objects may end with it
 
@@ -80,10 +84,11 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
         return None
     named = [rank_in(line) for line in lines]
     share = sum(rank is not None for rank in named) / len(lines)
+    key = _key_of(lines, named) if share <= ENOUGH else None
+    if key is not None and sum(line.startswith(b'{"') for line in lines) > KEYED * len(lines):
+        return key  # of objects
     found: dict[Form, _Numbers] = defaultdict(_Numbers)
-    for index, line in enumerate(lines):
-        if line.startswith(b'{"'):
-            continue  # an object, whose keys are read below
+    for index, line in enumerate(map(message_of, lines)):
         for form, value, words, rest in _numbers(line):
             found[form].add(index, value, rest)
             found[form].beside[value][words] += 1
@@ -94,10 +99,32 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     ]
     if share > ENOUGH:  # unless the prefix also names a host: it would make templates of each host's own
         fitting = [form for form in fitting if _names_host(found[form])]
+    else:
+        fitting = [form for form in fitting if any(named[line] is None for line in found[form].lines)]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
     if best is not None:
         return _with_name(_compiled(best), lines)
-    return None if share > ENOUGH else _key_of(lines, named)
+    return key
+
+
+def own_prefix_of(head: bytes, rank: int) -> re.Pattern[bytes] | None:
+    """The form of a prefix before the lines of a single rank, as `rank_prefix_of`; None if none names it, or all that do are known."""
+    lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
+    found: dict[Form, set[bytes]] = defaultdict(set)
+    count: Counter[Form] = Counter()
+    for line in lines:
+        known = peel(line).end
+        for form, value, _, rest in _numbers(line):
+            if value == rank and len(line) - len(rest) > known and not rest.startswith(b":"):
+                count[form] += 1
+                found[form].add(b" ".join(_LETTERS.findall(rest)[:6]))
+    fitting = [
+        form
+        for form, kinds in found.items()
+        if count[form] >= max(FEWEST_OWN, COVERED * len(lines)) and len(kinds) >= KINDS_IN_TURN
+    ]
+    best = min(fitting, key=lambda form: (len(form[0]), form), default=None)
+    return None if best is None else _with_name(_compiled(best), lines)
 
 
 def _key_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[bytes] | None:
@@ -143,10 +170,12 @@ def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
     if len(numbers.lines) < covered * lines:
         return False
     changes = [after - before for before, after in pairwise(numbers.values) if after != before]
-    if sum(change < 0 for change in changes) < BACK * len(changes):
-        return False
-    if sum(len(ranks) >= FEWEST_RANKS for ranks in numbers.kinds.values()) < KINDS:
-        return False
+    back = sum(change < 0 for change in changes)
+    shared = sum(len(ranks) >= FEWEST_RANKS for ranks in numbers.kinds.values())
+    if not (back >= BACK * len(changes) and shared >= KINDS):
+        often = sum(len(ranks) >= max(FEWEST_RANKS, len(count) / 2) for ranks in numbers.kinds.values())
+        if back < BACK_IN_TURN * len(changes) or often < KINDS_IN_TURN:
+            return False
     # A rank is on one node: of a number that several nodes count from 0, the rank is not known.
     return all(max(words.values()) >= PRESENT * words.total() for words in numbers.beside.values())
 
@@ -173,7 +202,7 @@ def _with_name(form: re.Pattern[bytes], lines: Sequence[bytes]) -> re.Pattern[by
     """The form with the name behind the rank, as that of its host, if nearly all lines have one, and each rank always the same."""
     found: dict[int, Counter[bytes]] = defaultdict(Counter)
     for line in lines:
-        match = form.match(fold(line))
+        match = form.match(fold(line := message_of(line)))
         if match is not None:
             name = _NAME_BEHIND.match(line, match.end())
             found[int(line[slice(*match.span("rank"))])][name[0] if name else b""] += 1

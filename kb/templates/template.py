@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TypeVar
 
-VERSION = 3  # of masking and folding; tables of different versions cannot be compared
+VERSION = 2  # of masking and folding; tables of different versions cannot be compared
 VARIABLE = "<*>"
 MOST = 4096  # templates of a table, roughly: the maximum of `_weight`
 KEEP = 64  # different templates of a group before it folds; a family folds at FAMILY times as many

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import JOB, LineRef, RunEvent, RunProfile
+from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence
 from kb.anomalies.nodes.isolation_forest import isolate
 
@@ -47,8 +47,10 @@ class OddNode:
 
 
 def silent(run: RunProfile) -> tuple[OddNode, ...]:
-    """Nodes of the job that left no log, while others did."""
+    """Nodes of the job that left no log, while others did; of a job that is heard by rank, nothing is known of its nodes."""
     heard = run.heard
+    if any(node.startswith(RANK) for node in heard):
+        return ()
     mute = [node for node in run.nodes if node not in heard]
     if len(mute) > len(heard):
         return ()
