@@ -7,6 +7,7 @@ masked once. Folding preserves lengths: the rank, step or time is at the same po
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
@@ -16,6 +17,7 @@ from kb.model import OWN
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.timestamps import EPOCH, STAMP
+from kb.templates.structured_lines import Range, component, logfmt, place_of, quoted, unescaped
 from kb.templates.template import VARIABLE, VERSION, WIDEST, Template
 from kb.templates.variables import ZEROS, masked
 from kb.templates.wrapped_lines import part_of
@@ -37,9 +39,6 @@ class LineKind(IntEnum):
     INDENTED = 4
     EXCEPTION = 5  # a last line, by the form of exception names
     WEAK = 6  # may be one
-
-
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,10 +103,11 @@ def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] |
     spoken = _with_dates(folded)
     prefix = peel(spoken)
     start = _behind_rank(spoken, max(prefix.end, _behind_nccl(spoken, prefix.end)))
-    quoted = _quoted(spoken, start)
-    if quoted is not None:
-        return _within(spoken, start, quoted, shape_of(spoken[slice(*quoted)], dated=dated, speaker=speaker))
-    told = _logfmt(spoken)
+    found = quoted(spoken, start)
+    if found is not None:
+        plain, places = unescaped(spoken[slice(*found)])
+        return _within(spoken, start, found, places, shape_of(plain, dated=dated, speaker=speaker))
+    told = logfmt(spoken)
     level = level_of(spoken, start)
     text = masked(fold(spoken[start:] if told is None else told))
     if not text:
@@ -124,23 +124,26 @@ def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] |
     )
 
 
-def _within(line: bytes, start: int, quoted: Range, inner: LineShape) -> LineShape:
-    """The shape of a JSON object by that of its message, which may have prefixes of its own; the keys tell what those do not."""
+def _within(line: bytes, start: int, message: Range, places: Sequence[int], inner: LineShape) -> LineShape:
+    """The shape of a JSON object by that of its message, which may have prefixes of its own; the keys tell what those do not.
+
+    `places`: of the message's characters before which the line has a backslash more.
+    """
     if inner.template is None:
         return BLANK
-    at, text = quoted[0], inner.template.text
-    named = _JSON_OF.search(line)
+    at, text = message[0], inner.template.text
+    named = component(line)
     if named is not None:
-        text = f"{masked(fold(named[1]))}: {text}"
-    level = level_of(line[:at] + line[quoted[1] :], start) or inner.template.level
+        text = f"{masked(fold(named))}: {text}"
+    level = level_of(line[:at] + line[message[1] :], start) or inner.template.level
     rank, node, step, stamp = (
-        None if span is None else (span[0] + at, span[1] + at)
+        None if span is None else (place_of(span[0], at, places), place_of(span[1], at, places))
         for span in (inner.rank, inner.node, inner.step, inner.stamp)
     )
     return LineShape(
         template_of(text, level),
-        kind_of(_unescaped(line[at + inner.start : quoted[1]])),
-        at + inner.start,
+        inner.kind,
+        place_of(inner.start, at, places),
         rank or _rank(line, start),
         node or _node(line, start, peel(line).node),
         step,
@@ -248,13 +251,7 @@ _DATES = (
 _STAMPED = re.compile(STAMP)
 _EPOCH = re.compile(EPOCH % ((rb"0{10}",) * 2))
 _NCCL = re.compile(rb"(?P<node>[\w.-]{1,80}):\d{1,9}:\d{1,9} \[\d{1,4}\] (?=(?:[\w./]{1,60}:\d{1,6} )?[A-Z]{4,6} )")
-_JSON = re.compile(rb"\"(?:msg|message|short_message|MESSAGE|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
-_ANY_JSON = re.compile(rb"\": ?\"((?:[^\"\\\n]|\\.){1,900})")
 _OWN_RANK = re.compile(rb"\[rank0{1,6}\]: ?")  # before the message within another log's line
-_AT_RANK = re.compile(rb"^\[rank0{1,6}\]: ?")
-_JSON_OF = re.compile(rb"\"(?:component|logger|name|module)\": ?\"([^\"\n]{1,60})\"")
-_LOGFMT = re.compile(rb"(?<![^ ])msg=(?:\"((?:[^\"\\\n]|\\.){1,900})|(\S{1,400}))")
-_LOGFMT_OF = re.compile(rb"(?<=[ ])(?:mod|component|logger|module)=([^\s\"]{1,60})")
 _LEVEL_LETTER = re.compile(rb"(?:^|\[|: ?)([IWEFDC])\d{4,8}[ T_-]\d\d:\d\d|\[(?:NeMo )?([IWEFDC])[\] ]")
 _LEVEL_WORD = re.compile(
     rb"(?<![A-Za-z])(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|ERRO|CRITICAL|FATAL|PANIC)(?![A-Za-z_=])"
@@ -297,41 +294,6 @@ def _behind_rank(line: bytes, start: int) -> int:
     """Where the message begins if PyTorch put the rank before it, whatever stands before that."""
     match = None if line.startswith(b"{", start) else _OWN_RANK.search(line, start, start + _HEAD)
     return start if match is None else match.end() + peel(line[match.end() :]).end
-
-
-def _quoted(line: bytes, start: int) -> Range | None:
-    """Where the message of a JSON object stands."""
-    if not line.startswith(b"{", start):
-        return None
-    message = _JSON.search(line, start) or _longest(line, start)
-    return None if message is None else message.span(1)
-
-
-def message_of(line: bytes) -> bytes:
-    """The message of a line in JSON, or else the line."""
-    found = _quoted(line, 0)
-    return line if found is None else line[slice(*found)]
-
-
-def _logfmt(line: bytes) -> bytes | None:
-    """The message of a line in logfmt, after the name of the component that wrote it."""
-    message = _LOGFMT.search(line) if b"msg=" in line else None
-    if message is None:
-        return None
-    named = _LOGFMT_OF.search(line)
-    told = _AT_RANK.sub(b"", message[message.lastindex or 0])
-    return told if named is None else named[1] + b": " + told
-
-
-def _longest(line: bytes, start: int) -> re.Match[bytes] | None:
-    """The longest text of several words in a JSON object: its message, under whatever key."""
-    found = (match for match in _ANY_JSON.finditer(line, start) if b" " in match[1])
-    return max(found, key=lambda match: len(match[1]), default=None)
-
-
-def _unescaped(message: bytes) -> bytes:
-    """The beginning of a JSON string as it was before it was quoted."""
-    return message.replace(b'\\"', b'"')
 
 
 def level_of(line: bytes, start: int) -> str | None:
@@ -408,7 +370,7 @@ _LAST_LINE = re.compile(
 )
 _WEAK_LAST_LINE = re.compile(rb"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?:: |$)")
 _INNERMOST = re.compile(
-    rb"File \\?\"(?:[^\"\n]{0,400}/)?([^\"/\n\\]{1,200})\\?\", line \d{1,9}(?:, in ([^\n\"\\]{1,120}))?"
+    rb"File \\{0,7}\"(?:[^\"\n]{0,400}/)?([^\"/\n\\]{1,200})\\{0,7}\", line \d{1,9}(?:, in ([^\n\"\\]{1,120}))?"
 )
 
 

@@ -21,11 +21,12 @@ from kb.templates.counts import NONE, OriginCounts, WindowCounts
 from kb.templates.edges import Edges
 from kb.templates.line_blocks import LineBlock
 from kb.templates.lookup_budget import LOOKS, LookupBudget
-from kb.templates.masking import LOOKED_AT, LineShape, Range
+from kb.templates.masking import LOOKED_AT, LineShape
 from kb.templates.multiline import CutLines, Tracebacks
 from kb.templates.rank_endings import RankEndings
 from kb.templates.shape_index import SHAPES, ShapeIndex
 from kb.templates.similarity import FoldedGroups
+from kb.templates.structured_lines import Range
 from kb.templates.table import TableSpan, TemplateTable, merge, renamed
 from kb.templates.template import (
     FIRST,

@@ -16,7 +16,8 @@ from statistics import median
 
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.timestamps import STAMP
-from kb.templates.masking import fold, message_of, rank_in
+from kb.templates.masking import fold, rank_in
+from kb.templates.structured_lines import message_of
 
 HEAD = 64 * 1024  # bytes of a stream that are examined
 MOST_LINES = 1000

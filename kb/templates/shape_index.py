@@ -9,8 +9,9 @@ import numpy as np
 
 from kb.templates.line_keys import KeyTable, LineKeys
 from kb.templates.lookup_budget import LookupBudget, unlike_shape
-from kb.templates.masking import BLANK, LOOKED_AT, LineKind, LineShape, Range, fold, mask_ids
+from kb.templates.masking import BLANK, LOOKED_AT, LineKind, LineShape, fold, mask_ids
 from kb.templates.similarity import FoldedGroups, ShapeCache
+from kb.templates.structured_lines import Range
 from kb.templates.template import Template
 
 if TYPE_CHECKING:

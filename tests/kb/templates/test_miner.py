@@ -71,9 +71,13 @@ def test_a_traceback_in_json_lines_is_one():
     lines = ["Traceback (most recent call last):", '  File "a.py", line 1, in load', "    run()", "ValueError: bad"]
     text = "".join(json.dumps({"UNIT": "lm@rank1.service", "MESSAGE": line}) + "\n" for line in lines)
     ranked = "".join(json.dumps({"pod": "lm-7", "log": f"[rank1]: {line}"}) + "\n" for line in lines)
+    twice = "".join(
+        json.dumps({"log": json.dumps({"rank": 1, "msg": line}), "stream": "stderr"}) + "\n" for line in lines
+    )
     assert (
         texts(text.encode())
         == texts(ranked.encode())
+        == texts(twice.encode())
         == {"Traceback (most recent call last):": 1, "ValueError: bad [in load (a.py)]": 1}
     )
 
