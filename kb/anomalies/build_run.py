@@ -150,25 +150,13 @@ def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) ->
 
 
 def by_file(tables: Sequence[TemplateTable]) -> Sequence[TemplateTable]:
-    """The tables, with those of single ranks as units of their own though their lines name a host.
-
-    As in one log, a job of `FEWEST_NODES` hosts or more, which are fewer than its ranks, is compared by host.
-    """
-    ranks = {table.ref.resource.rank for table in tables} - {None}
-    if FEWEST_NODES <= len(_hosts(tables)) < len(ranks):
-        return tables
+    """The tables, with those of single ranks as units of their own though their lines name a host."""
     return [
         table
         if (rank := table.ref.resource.rank) is None or table.ref.resource.node
         else replace(table, ref=replace(table.ref, resource=replace(table.ref.resource, node=rank_unit(rank))))
         for table in tables
     ]
-
-
-def _hosts(tables: Sequence[TemplateTable]) -> frozenset[str]:
-    """The nodes of streams, and those that lines name."""
-    nodes = {table.ref.resource.node for table in tables if table.ref.resource.node}
-    return frozenset(nodes | {node for table in tables for seen in table.templates.values() for node in seen.nodes})
 
 
 def _numbered(names: Collection[str]) -> Mapping[str, int]:
@@ -189,8 +177,10 @@ def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) 
     A job of `FEWEST_NODES` nodes or more, which are fewer than its ranks, is compared by node: of two or three, none is the odd one.
     Several streams that name the same ranks, fewer than the job has, name those of their own node each: they stay whole.
     """
+    nodes = {table.ref.resource.node for table in tables if table.ref.resource.node}
+    nodes |= {node for table in tables for seen in table.templates.values() for node in seen.nodes}
     ranks = {rank for table in tables for rank in table.endings}
-    if FEWEST_NODES <= len(_hosts(tables)) < len(ranks):
+    if FEWEST_NODES <= len(nodes) < len(ranks):
         return frozenset()
     found: dict[str, frozenset[int]] = {}
     for table in tables:

@@ -142,6 +142,21 @@ def test_numbered_files_of_one_process_each_are_ranks() -> None:
     assert heard("worker-1 worker-2 worker-0", "[rank{rank}]: begins") == {"worker-0", "worker-1", "worker-2"}
 
 
+def test_files_of_one_rank_each_are_ranks_though_their_lines_name_a_host() -> None:
+    """Else what one rank prints would be said of all on its host."""
+    stamp = "2027-02-09T10:00:00.000000+00:00"
+    made = [
+        replace(
+            table := a_table(f"rank-{rank}", *[f"{stamp} host-{rank % 2} trainer[{rank + 70}]: begins"] * 3),
+            ref=replace(table.ref, resource=Resource(rank=rank)),
+        )
+        for rank in range(8)
+    ]
+    run = build_run(made)
+    (event,) = run.events.values()
+    assert run.heard == set(event.nodes) == {f"rank {rank}" for rank in range(8)}
+
+
 def test_a_log_that_names_no_ranks_or_nodes_of_its_own_stays_whole() -> None:
     """Few ranks, few lines that name one, several nodes."""
     assert build_run([a_shared_log(*["nothing special"] * 20, *by_ranks(3, 2))]).heard == {"train.log"}

@@ -9,8 +9,8 @@ import pytest
 from bot.diagnosis.template_pool import tables
 from connectors.bundles.streams import discover
 from kb.anomalies.build_run import build_run
-from kb.templates.masking import fold
-from kb.templates.rank_prefixes import rank_prefix_of
+from kb.templates.masking import LineKind, fold, shape_of
+from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of
 
 TEXTS = (
     "opened part {n} of the corpus",
@@ -138,6 +138,27 @@ def test_tracebacks_that_name_their_rank_do_not_hide_the_form_of_all_other_lines
     other = "\n".join([*lines[:100], *(f"[rank{number % 8}]: {line}" for number, line in enumerate(lines)), ""])
     assert rank_prefix_of(told.encode()) is not None
     assert rank_prefix_of(other.encode()) is None
+
+
+def test_the_prefix_of_a_log_of_one_rank_is_learned() -> None:
+    """It names that rank in most lines, of several kinds; a number that a known prefix covers, or another one, is none."""
+    forms = {"seat 3 @ red :: ": True, "seat 4 @ red :: ": False, "": False, "[rank3]: ": False}
+    for form, wanted in forms.items():
+        head = "\n".join([f"{form}{TEXTS[number % 6].format(n=number)}" for number in range(60)] + [""]).encode()
+        assert (own_prefix_of(head, 3) is not None) == wanted, form
+    learned = own_prefix_of("\n".join(f"seat 3 @ red :: {text}" for text in TEXTS * 5).encode(), 3)
+    assert learned is not None
+    shape = shape_of(fold(b"seat 3 @ red :: Traceback (most recent call last):"), speaker=learned)
+    assert shape.kind is LineKind.HEAD
+
+
+def test_time_and_level_of_a_learned_prefix_are_the_lines() -> None:
+    """They stand before the rank, which the rest of the line does not repeat."""
+    learned = rank_prefix_of(a_log("2026-03-01 10:00:{second:02d}|INFO|{rank}|"))
+    shape = shape_of(fold(b"2026-03-01 10:00:07|ERROR|3|window shuffled"), dated=True, speaker=learned)
+    assert shape.template is not None
+    assert (shape.template.text, shape.template.level) == ("window shuffled", "error")
+    assert shape.stamp == (0, 16)
 
 
 def test_a_host_before_a_known_rank_is_part_of_the_prefix(tmp_path) -> None:
