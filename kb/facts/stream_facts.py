@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+from kb.facts.cancellations import cancelled_at
 from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
@@ -53,6 +54,7 @@ class StreamFacts:
         self._of_run = [p for p in points if p.step is not None and p.format not in self.in_epochs]
         self._run_offsets = [p.offset for p in self._of_run]
         self._point_offsets = [p.offset for p in points]
+        self._cancelled = cancelled_at(summary.structures, points)
         self.exceptions = [structure for structure in summary.structures if structure.kind == "exception"]
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
         excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
@@ -241,8 +243,7 @@ class StreamFacts:
         """Return how many further training steps were logged after an offset."""
         later = self.points[bisect_right(self._point_offsets, offset) :]
         # if every epoch ends at the same step, each of these lines is progress
-        steps = {p.step if p.step is not None and p.step != p.total else -p.offset for p in later}
-        return len(steps)
+        return len({p.step if p.step is not None and p.step != p.total else -p.offset for p in later})
 
     def reached_last_step(self) -> int:
         """Return the offset at which the last step was first logged, -1 without steps; bars may be redrawn later."""
@@ -267,11 +268,11 @@ class StreamFacts:
 
     def went_on(self, offset: int) -> bool:
         """Whether the run continued after an offset, ended normally, or reports that it survived the event there."""
-        if any(start <= offset < end for start, end in self._excused):
+        over = self.completed is not None and self.completed > offset
+        if over or any(start <= offset < end for start, end in self._excused):
             return True
-        if self.completed is not None and self.completed > offset:
-            return True
-        return self.steps_after(offset) >= PROGRESS_AFTER or self.resumed(offset)
+        steps = 0 if offset in self._cancelled else self.steps_after(offset)
+        return steps >= PROGRESS_AFTER or self.resumed(offset)
 
     def resumed(self, offset: int) -> bool:
         """Whether another attempt in this log made a step after an offset: what ended the one before is behind it."""

@@ -155,3 +155,18 @@ def test_a_script_outlives_a_command_that_fails() -> None:
     assert not outlived(later[:200])
     assert not outlived(later + "Segmentation fault (core dumped)\n")
     assert not outlived(later, "PermissionError: [Errno 13] Permission denied: '/home/work'\n")
+
+
+def after_cancellation(*seconds: int) -> bool:
+    """Whether a run counts as continued after Slurm cancelled its job, with a step at each of these times."""
+    steps = "".join(f"2026-03-02 10:{at // 60:02}:{at % 60:02} step {at}/9000 | loss 2.5\n" for at in (1, 2, 3))
+    later = "".join(f"2026-03-02 10:{at // 60:02}:{at % 60:02} step {at}/9000 | loss 2.5\n" for at in seconds)
+    line = "slurmstepd: error: *** JOB 4411 ON n7 CANCELLED AT 2026-03-02T10:00:04 ***\n"
+    known = StreamFacts(scanned(steps + line + later, BOOK))
+    return known.went_on(len(steps))
+
+
+def test_steps_until_the_kill_do_not_survive_a_cancelled_job() -> None:
+    """Slurm leaves the processes some time before it kills them; steps hours later are those of another attempt."""
+    assert not after_cancellation(5, 10, 15, 20)
+    assert after_cancellation(5, 10, 1200, 1210)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from kb.parsers.logs.error_lines import error_level
 from kb.parsers.logs.exceptions.exception_line import HEADER
+from kb.regex.lazy import lazy_compile
 
 MAX_STRING = 48 * 1024  # bytes of a string that are read
 MAX_TRACEBACKS = 16  # in one string, each a link of a chain
+MAX_ABOVE = 6  # lines between an object's start and the member that names the error
+_MEMBER = lazy_compile(rb'\s{1,16}"[\w.-]{1,60}" ?: ?["{]')
+_FAILURE = lazy_compile(rb'\s{1,16}"(?:message|error|exception|reason)" ?: ?"(.*?)"?,?\s*$')
 
 
 def tracebacks_in(window: bytes, at: int) -> Iterator[tuple[int, bytes, int]]:
@@ -29,6 +34,28 @@ def tracebacks_in(window: bytes, at: int) -> Iterator[tuple[int, bytes, int]]:
             inside = told.find(HEADER, inside + 1)
         if inside >= 0:
             yield at + column, told, told.rfind(b"\n", 0, inside) + 1
+
+
+def is_member(line: bytes) -> bool:
+    """Whether a line, without its prefixes, is a member of a JSON object that is printed over several lines."""
+    return _MEMBER.match(line) is not None
+
+
+def failure_in_member(line: bytes, above: Sequence[tuple[int, bytes]]) -> tuple[bytes, int] | None:
+    """Return the text of a member that names an error, unescaped, and where the error line that opens its object starts.
+
+    None for all other lines. `above`: the starts and texts of the lines above it, the nearest first. torchrun's workers
+    print their failures in this form.
+    """
+    found = _FAILURE.match(line)
+    if found is None:
+        return None
+    for start, earlier in above[:MAX_ABOVE]:
+        if earlier.rstrip().endswith(b"{") and not is_member(earlier):
+            return (unescaped(found[1]), start) if error_level(earlier) is not None else None
+        if not is_member(earlier):
+            return None
+    return None
 
 
 def is_json(line: bytes) -> bool:

@@ -19,7 +19,14 @@ from kb.parsers.logs.exceptions.exception_line import (
 )
 from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
 from kb.parsers.logs.exceptions.java import OPENING, with_causes
-from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in, unescaped
+from kb.parsers.logs.exceptions.json_lines import (
+    MAX_ABOVE,
+    failure_in_member,
+    is_json,
+    is_member,
+    tracebacks_in,
+    unescaped,
+)
 from kb.parsers.logs.exceptions.survived import (
     TRAILING,
     at_shutdown,
@@ -53,7 +60,8 @@ _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
 def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     line, after = line_at(window, at)
-    if is_json(line[peel(line).end :]):
+    own = line[peel(line).end :]
+    if is_json(own) or is_member(own):
         return _read_json(window, at)
     column = line.find(HEADER)
     if column < 0:
@@ -184,12 +192,15 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     if record:
         rank, rest = _spoken(message_of(text(line, MAX_MESSAGE)).encode())
         prefix = prefix._replace(rank=rank) if prefix.rank is None else prefix
+    member = failure_in_member(line, _lines_above(window, at)) if is_member(line) else None
+    rest = member[0] if member is not None else rest
     opening = OPENING.match(rest)
     rest = rest[opening.end() :] if opening else rest
     exception = match_exception(rest, after_frame=False)
     if exception is None or not _is_exception_name(*exception[:2]):
         return ()
     frames, start = _frames_before(window, at, _text_of_record if record else voice.rest)
+    start = member[1] if member is not None else start
     if prefix.local_rank is None and start != at:
         prefix = prefix._replace(local_rank=spawned_before(window, line_start(window, start)))
     shared: dict[str, Scalar] = {"thread": "", "start": start}
@@ -202,11 +213,21 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     kept = frames.kept()
     if excused or at_shutdown(exception[2]) or of_the_shell(exception[2]) or _handled(kept, exception[1], exception[2]):
         shared["lived_with"] = "yes"
-    raised = read_exception(window, (at, after), exception, voice, frames)
-    found = with_nested(window, raised, voice)
+    told = window if member is None else window[:after]  # what follows a member is no part of its text
+    raised = read_exception(told, (at, after), exception, voice, frames)
+    found = with_nested(told, raised, voice)
     found = with_causes(window, raised, voice) if len(found) == 1 and not raised.frames else found
     links = links_before(window, start, voice)
     return to_structures(window, found, _with_rank(prefix, line.partition(exception[1])[0]), links, shared)
+
+
+def _lines_above(window: bytes, at: int) -> list[tuple[int, bytes]]:
+    """Return the starts and texts of the few lines above a line, the nearest first."""
+    found: list[tuple[int, bytes]] = []
+    while at > 0 and len(found) < MAX_ABOVE:
+        at = line_start(window, at - 1)
+        found.append((at, line_at(window, at)[0]))
+    return found
 
 
 def _with_rank(prefix: Prefix, before: bytes) -> Prefix:

@@ -725,3 +725,26 @@ def test_rank_beside_an_exception(line):
     """A rank is read from brackets and columns before an exception, and behind a progress bar."""
     (found,) = alone(line.format("ValueError: no a") + "\n")
     assert (found.fields["type"], found.resource.rank) == ("ValueError", 3)
+
+
+def object_lines(opener, *members):
+    """A JSON object printed over several lines, as a logger prints it after its prefix."""
+    return "\n".join([opener, *(f"    {member}," for member in members), "  }", "}", ""])
+
+
+def test_an_error_in_a_member_of_an_object_that_an_error_line_opens():
+    """The failure that a worker of torchrun prints as an indented object is an exception, from the line that opens it."""
+    text = "step 4\n" + object_lines(
+        'ERROR:lab.agent.failures:{\n  "message": {', '"message": "StoreGoneError: key lost"'
+    )
+    found = alone(text)[0]
+    assert (found.fields["type"], found.fields["message"]) == ("StoreGoneError", "key lost")
+    assert found.fields["start"] == text.index("ERROR:lab")
+    told = r'"py_callstack": "Traceback (most recent call last):\n  File \"/opt/a.py\", line 4, in go\n    go()\nKeyError: 1\n"'
+    assert headed(object_lines("ERROR:lab.agent.failures:{", told))[0].fields["last_frame"] == "/opt/a.py:4 in go"
+
+
+@pytest.mark.parametrize("opener", ["INFO:lab.config:{", "ERROR:lab.agent: see below", "{"])
+def test_a_member_of_another_object_is_no_exception(opener):
+    """What an object names that no error line opens is data, such as a saved state or a table of known errors."""
+    assert not alone(object_lines(opener, '"message": "StoreGoneError: key lost"'))
