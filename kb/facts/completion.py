@@ -13,8 +13,10 @@ from statistics import median
 from typing import Literal
 
 from kb.facts.job_facts import CLOCK_SKEW, Facts
+from kb.facts.last_epochs import closed_last_epoch
 from kb.facts.run_ends import (
     closes,
+    done_after_results,
     end_lines,
     is_fatal,
     is_forwarded,
@@ -27,7 +29,7 @@ from kb.facts.run_ends import (
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Structure
-from kb.scanning.summary import tail_lines
+from kb.scanning.summary import head_lines, tail_lines
 from kb.values import dataclass
 
 How = Literal["completed", "stopped", "running", "failed", "unknown"]
@@ -137,7 +139,24 @@ def _stream_ends(facts: Facts, index: int) -> Mapping[str, EndSign]:
             continue
         if end.how not in found and _is_last(facts, index, end.offset, end.line):
             found[end.how] = EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
-    return found
+    return found or _inferred_end(facts, index)
+
+
+def _inferred_end(facts: Facts, index: int) -> Mapping[str, EndSign]:
+    """Return the end that the last lines of a log show without naming it."""
+    if cut_short(facts):
+        return {}
+    summary = facts.streams[index].summary
+    lines = list(tail_lines(summary))
+    if (last := closed_last_epoch(lines, list(head_lines(summary)))) is not None and _is_last(
+        facts, index, last.offset, last.line
+    ):
+        what = f"the last of {last.count} epochs is over, and the log then closes"
+        return {"completed": EndSign(what, index, last.offset, last.line[:_SHOWN])}
+    done = done_after_results(lines)
+    if done is not None and _is_last(facts, index, done.offset, done.line):
+        return {"completed": EndSign("the run reports its end", index, done.offset, done.line[:_SHOWN])}
+    return {}
 
 
 def _before_forwarded(stream: StreamFacts) -> list[tuple[int, str]]:

@@ -6,7 +6,7 @@ in a log are structures (`run_end`, kb.parsers.logs.checkpoints).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from kb.model import Structure
@@ -16,6 +16,7 @@ from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
 
 LAST = 40  # lines at the end of a log that are searched
+_RESULT_LINES = 4  # the last word of a program and what it says of its results
 _CUT = 600  # characters of a line that are searched
 
 _COMPLETED = lazy_compile(
@@ -33,6 +34,9 @@ _COMPLETED = lazy_compile(
     # the last batch of a test run: the test follows the training, or is all that the program does
     r"|\bEpoch\(test\) ?\[(?P<batch>\d{1,9})/(?P=batch)\]"
     r"|\b(?:saved?|wrote|written) (?:\S{1,40} ){0,4}(?:to|in|as|at) \S{0,200}?\b(?:model[_-]final|final[_-](?:model|checkpoint|weights))\b"
+    # a file of the whole run by its name, and the table of figures that is printed when a whole phase is over
+    r"|\bsaved?(?: to| in| as| at)?:? \S{0,200}?[-_./]final\.(?:pth?(?:\.tar)?|ckpt|bin|safetensors|h5|keras|pkl|npz|pdparams|onnx)\b"
+    r"|^\s{0,4}(?:train|eval|test|predict)_runtime  *= *\d"
     # a wrapper may write "job finished" after a failure, too: there only success counts
     r"|\b(?:job|script|task|program|workflow|process)\b.{0,60}\b(?:succeeded|(?:completed|finished|ended|exited) (?:successfully|normally|cleanly))"
     r"|\bcompleted successfully\b|\bsuccessfully (?:completed|finished)\b|\bexit(?:ed|ing)? (?:normally|cleanly|successfully)\b"
@@ -112,6 +116,10 @@ _CLOSING = lazy_compile(
     r"(?i)\b(?:saved|saving (?:took|done|finished)|wrote|written|exported|uploaded|pushed|synced|finali[sz]ed)\b"
     r"|\b(?:destroy(?:ed|ing)|clean(?:ed|ing)? ?up|shut(?:ting)? ?down|closed|closing|tear(?:ing)? ?down|exiting|finished|completed?|done)\b"
     r"|\b(?:final|total|best|elapsed|average|test)\b.{0,40}[:=] ?[\d.]|\btook [\d.]"
+)
+_DONE = lazy_compile(r"(?i)\W{0,4}(?:all )?(?:done|finished|completed)\W{0,4}")
+_RESULT = lazy_compile(
+    r"(?i)\b(?:all|final|results?|outputs?|models?|weights|predictions|reports?|summary|metrics)\b.{0,80}\b(?:saved|written|stored|exported)\b"
 )
 _FRAME = lazy_compile(
     r"^\s*(?:#\d{1,3}\s|@\s+0x|\[?<?0x[0-9a-f]{6,}|frame #\d|\*\*\* (?:Check failure|End|PC)|/\S+\(\S*\+0x[0-9a-f]+\)|\S+\.so[.\d]*\(|at \S+:\d+|[0-9a-f]{8,16}-[0-9a-f]{8,16} )"
@@ -228,6 +236,18 @@ def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
                 yield EndLine("completed", offset, line)
         elif settled and _PLANNED.search(text):
             yield EndLine("planned", offset, line)
+
+
+def done_after_results(lines: Sequence[tuple[int, str]]) -> EndLine | None:
+    """Return the last line, if it says no more than "Done." and one of the few lines before it that the results are saved.
+
+    The word alone ends a step of a program as often as the whole. `lines`: offset and text, in order.
+    """
+    last = [(offset, line) for offset, line in lines if line.strip()][-_RESULT_LINES:]
+    if not last or _DONE.fullmatch(COLOUR.sub("", last[-1][1][:_CUT]).strip()) is None:
+        return None
+    saved = any(_RESULT.search(line[:_CUT]) and not save_lost(line) and not not_saved(line) for _, line in last[:-1])
+    return EndLine("completed", *last[-1]) if saved else None
 
 
 def stops_as_planned(line: str) -> bool:

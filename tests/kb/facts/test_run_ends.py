@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kb.facts import run_ends
-from kb.facts.run_ends import closes, end_lines, is_fatal, is_frame, save_lost
+from kb.facts.run_ends import closes, done_after_results, end_lines, is_fatal, is_frame, save_lost
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,10 @@ from kb.facts.run_ends import closes, end_lines, is_fatal, is_frame, save_lost
         ("INFO:tensorflow:Loss for final step: 0.113.", "completed"),
         ("wandb: Waiting for W&B process to finish... (success).", "completed"),
         ("wandb: Run summary:", "completed"),
+        ("Tuned model saved: out/probe_final.pth", "completed"),
+        ("Checkpoint saved: out/probe_epoch7.pth", None),
+        ("  predict_runtime                = 0:02:11.40", "completed"),
+        ("{'predict_runtime': 41.2}", None),
         ("Job finished: state COMPLETED, exit code 0:0", "completed"),
         ("# Avg bus bandwidth    : 412.1", "completed"),
         ("Number of trials: 4/4 (4 TERMINATED)", "completed"),
@@ -184,3 +188,17 @@ def _letter(op: Any, argument: Any) -> str:
     if op is sre.IN and len(members) == 1 and all(kind is sre.LITERAL for kind, _ in argument):
         return members.pop()
     return chr(argument).lower() if op is sre.LITERAL else ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["All outputs saved to: out/a", "", "Done."], True),
+        (["step 3", "Done."], False),
+        (["Could not save: results were not saved to out/a", "Done."], False),
+        (["Results written to out/a", "Done.", "next"], False),
+    ],
+)
+def test_the_last_word_after_the_results(lines: list[str], expected: bool) -> None:
+    """A bare "Done." ends the program only right after it has saved its results."""
+    assert (done_after_results(list(enumerate(lines))) is not None) == expected

@@ -1,0 +1,51 @@
+"""The end that the line of the last epoch and what follows it show."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.facts.last_epochs import closed_last_epoch
+
+
+def lines(*texts: str) -> list[tuple[int, str]]:
+    """Offset and text of lines."""
+    return [(100 * at, text) for at, text in enumerate(texts)]
+
+
+def epochs(first: int, last: int, total: int, form: str = "[ check | {}/{} ] loss = 0.4{}, acc = 0.8") -> list[str]:
+    """The lines of epochs, each with the bar of its batches."""
+    return [
+        text for n in range(first, last + 1) for text in (" 100%|####| 40/40 [00:09<00:00]", form.format(n, total, n))
+    ]
+
+
+def test_scores_or_a_save_after_the_last_epoch_close_the_run() -> None:
+    """Scores that no earlier epoch had, or a save, follow the line that ends the last of all epochs."""
+    found = closed_last_epoch(lines(*epochs(27, 30, 30), "F1: 0.91", "recall: 0.9"))
+    assert found is not None
+    assert (found.count, "30/30" in found.line) == (30, True)
+    assert closed_last_epoch(lines(*epochs(27, 30, 30), "Saved model at runs/a/epoch-30.pt"))
+
+
+def test_epochs_that_count_from_zero_end_one_below_their_number() -> None:
+    """Only the log's start shows whether the last epoch is 29 or 30 of 30."""
+    end = lines(*epochs(26, 29, 30), "Saved model at runs/a/epoch-30.pt")
+    assert closed_last_epoch(end) is None
+    assert closed_last_epoch(end, lines(*epochs(0, 1, 30))) is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [*epochs(27, 30, 30)],  # the log stops there
+        [*epochs(26, 29, 30), "Saved model at runs/a/epoch-29.pt"],
+        ["F1: 0.9", *epochs(27, 30, 30), "F1: 0.91"],  # scores of each epoch
+        [*epochs(30, 30, 30), "Saved model at runs/a"],  # a single line of this form
+        ["epoch 30/30 step 9/400 loss 0.2"] * 4 + ["Saved model at runs/a"],
+        ["epoch 30/30 loss 0.2"] * 4 + ["Saved model at runs/a"],  # of each step in the last epoch
+        [*epochs(27, 30, 30), "[ check | 1/30 ] loss = 2.9, acc = 0.1", "Saved model at runs/b"],  # the next run
+    ],
+)
+def test_other_ends_prove_nothing(said: list[str]) -> None:
+    """A log that stops, an epoch before the last, what each epoch prints, and lines of steps show no end."""
+    assert closed_last_epoch(lines(*said)) is None
