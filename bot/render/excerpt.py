@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 CUT = "..."
 # What frameworks print of every tensor, the same in all of them: it parts what differs.
 _ALIKE = lazy_compile(
-    r", TensorDtypes=[^()\n]{1,80}, TensorDeviceTypes=TensorOptions\((?:[^()\n]{0,80}(?:\([^()\n]{0,40}\))?){0,12}\)+"
+    r", TensorDtypes=[^()\n]{1,80}, TensorDeviceTypes=TensorOptions\([^()\n]{0,80}(?:\([^()\n]{0,40}\)[^()\n]{0,80}){0,12}\)+"
 )
 _CODE = lazy_compile(r"\b[A-Z][A-Z0-9]{0,30}(?:_[A-Z0-9]{1,30}){2,12}\b")
 # A bar of tqdm that another message follows on its line.

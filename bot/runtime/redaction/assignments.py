@@ -59,7 +59,7 @@ _QUOTED_BLOCK = lazy_compile(
 )
 _SENTENCE = lazy_compile(
     rb"(?P<name>pass(?:word|phrase|wd|code)|pwd|(?:api|secret|access|private|auth|license)[ _-]?(?:key|token)|token|secret|credentials?)"
-    rb"(?:[ ](?:is|was|are|set|changed|equals|provided|used|for|of|user|to|as|[a-z]{1,12}(?=[ ]is)))*[ :]{1,3}(?P<value>[\"'`]?[^\s\"'`]{3,512})",
+    rb"(?:[ ](?>(?:is|was|are|set|changed|equals|provided|used|for|of|user|to|as)(?![a-z])|[a-z]{1,12}(?=[ ]is)))*[ :]{1,3}(?P<value>[\"'`]?[^\s\"'`]{3,512})",
     re.IGNORECASE,
 )
 _STEM = lazy_compile(rb"pass|secret|token|key|pwd|cred", re.IGNORECASE)

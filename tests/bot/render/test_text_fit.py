@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bot.render.excerpt import code_in, condensed, excerpt
+from bot.render.excerpt import _ALIKE, code_in, condensed, excerpt
 from bot.render.text_fit import fitted
 from bot.render.text_page import OutputLine, Reading, TextPage, Weight
+from kb.regex.hazards import exponential_parts
 
 
 def test_the_beginning_of_the_evidence_stays_where_not_all_of_it_fits():
@@ -56,6 +57,17 @@ def test_the_collectives_of_both_ranks_stay_together():
         "Rank 1 is running collective: Print(SequenceNumber=7, OpType=GATHER, TensorShape=[1], ...), "
         "but Rank 0 is running collective: Print(SequenceNumber=3OpType=REDUCE)."
     )
+
+
+def test_a_line_that_is_cut_within_its_tensors_is_read_in_few_steps():
+    """Nothing closes the parentheses: it stays as it is, at once."""
+    line = (
+        "TensorShape=[1], TensorDtypes=Long, TensorDeviceTypes=TensorOptions(dtype=float (default"
+        + ", device=cuda" * 30
+    )
+
+    assert condensed(line) == line
+    assert exponential_parts(_ALIKE.pattern) == ()
 
 
 def test_a_code_at_the_end_of_a_long_line_is_found():

@@ -26,7 +26,7 @@ _VOUCHED = lazy_compile(
     rb"((?:[A-Za-z_]\w*\.)+_?(?:exc|excs|exceptions?|errors?)\.)([A-Z]\w*[a-z]\w*)(\(\w{1,80}\))?:[ \t]+([^\s\d].*)$"
 )
 _WEAK = lazy_compile(MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
-_CAMEL_CASE = lazy_compile(rb"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+")
+_CAMEL_CASE = lazy_compile(rb"[A-Z][a-z0-9]+[A-Z][A-Za-z0-9]*")
 # these have a message of one line; what follows is not theirs
 _ONE_LINE = frozenset(
     b"ArithmeticError AttributeError BrokenPipeError ChildFailedError ConnectionRefusedError ConnectionResetError"

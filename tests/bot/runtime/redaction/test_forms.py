@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from bot.runtime.redaction import redact, redact_bytes
+from bot.runtime.redaction import assignments, redact, redact_bytes
 from bot.runtime.redaction.candidates import SMALL
+from kb.regex.hazards import exponential_parts
 from tests.support.secret_forms import ALNUM, HEX, WRAPPINGS, Form, forms
 
 FORMS = forms()
@@ -121,3 +122,12 @@ def test_brackets_around_a_value_hide_no_secret(value: str) -> None:
 def test_brackets_around_a_word_are_kept(text: str) -> None:
     """Names of tokens, counts and placeholders are no secrets."""
     assert redact(text) == text
+
+
+def test_a_secret_in_a_sentence_is_found_in_few_steps():
+    """Words that lead to it can be read in one way only, so a hostile line of them does not stop the service."""
+    sentence = assignments._SENTENCE.pattern
+
+    assert exponential_parts(sentence) == ()
+    assert "hunter2" not in redact("the password set for us is hunter2x9k")
+    assert redact("the password" + " is" * 60).startswith("the password is")
