@@ -12,6 +12,7 @@ from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.context.attempt import in_last_run, of_attempt
 from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, neighbours, worded
 from kb.diagnosis.context.missing_evidence import missing_evidence
+from kb.diagnosis.context.named_objects import named_objects
 from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.context.package_names import package_of
 from kb.diagnosis.context.raised_before import of_raised, raised_before
@@ -261,13 +262,15 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         first, borrowed = ended, False
     said = [signal.line for signal in best.signals]
     job, package = facts.evidence.job.id or slurm_job(said), package_of(said)
+    lies = "" if is_accused(told.suspects, best) else lies_in(best)
+    named = named_objects(ranked, facts, f"{best.title} {best.summary} {lies}") if lies else ""
     return Diagnosis(
         rank=place,
         fault=best.fault.id,
         rule=best.rule.id,
         rule_version=rulebook.versions.get(best.rule.id, 1),
         title=best.title,
-        summary=best.summary,
+        summary=f"{best.summary} {named}".strip(),
         confidence=ranked.confidence,
         band=band(ranked.confidence),
         role=best.role,
@@ -290,7 +293,7 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         cause=best.cause,
         impact=best.impact,
         owner=owner(best, rulebook),
-        lies_in="" if is_accused(told.suspects, best) else lies_in(best),
+        lies_in=lies,
         epoch=told.within[1] if told.within else None,
         epoch_iteration=told.within[0].step if told.within else None,
         epoch_iterations=told.within[0].total if told.within else None,
