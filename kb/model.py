@@ -143,7 +143,8 @@ class Job:
     `attempts`: its runs, oldest first; the last one is the current run. `last_good`: the id of the last completed run
     of the same name. `params`: values for this job only, by rule and parameter, that override the site's. `image`: the
     container image as it was requested. `topology`: node → {rack, leaf, rail, nvlink_domain}, as far as known.
-    `exit_code`, `signal`: of the job itself, by its scheduler or launcher.
+    `exit_code`, `signal`: of the job itself, by its scheduler or launcher. `state_given`: whether whoever asks gave its
+    state and exit code, which then count more than what a scheduler reported.
     """
 
     id: str | None = None
@@ -169,6 +170,7 @@ class Job:
     topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     exit_code: int | None = None
     signal: int | None = None
+    state_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bot.config.settings import Config
     from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult
     from bot.rulebase.loader import Knowledge
+    from kb.facts.scheduler_state import GivenState
     from kb.report import Report
 
 
@@ -47,6 +48,8 @@ def run(options: DiagnoseOptions) -> int:
     if options.each is not None:
         if options.picture is not None or options.html is not None:
             refuse("--picture and --html cannot be combined with --each")
+        if _given(options) is not None:
+            refuse("--state and --exit-code are of one job, and cannot be combined with --each")
         failed = _diagnose_each(known, options.each, options.workers, as_json=options.as_json)
         return 1 if options.fail_on and failed else 0
     if options.engine == "ray" and find_spec("ray") is None:
@@ -113,6 +116,17 @@ def _check(options: DiagnoseOptions) -> None:
 # -- where the evidence comes from ---------------------------------------------------------------------------------------
 
 
+def _given(options: DiagnoseOptions) -> GivenState | None:
+    """Return the state that the options give; None without one."""
+    if options.state is None and options.exit_code is None:
+        return None
+    from kb.facts.scheduler_state import GivenState, outcome_of
+
+    if options.state is not None and outcome_of(options.state) is None:
+        refuse(f"--state {options.state}: no scheduler's word; give FAILED, COMPLETED, RUNNING, CANCELLED or TIMEOUT")
+    return GivenState(options.state.upper() if options.state else None, options.exit_code)
+
+
 def _standard_input() -> AbstractContextManager[Path]:
     from bot.cli.standard_input import spooled_stdin
 
@@ -126,6 +140,8 @@ def _diagnose(
     if options.names_a_job:
         if options.baseline is not None:
             refuse("--baseline needs --bundle or --logs")
+        if _given(options) is not None:
+            refuse("--state and --exit-code need logs or a bundle: a JOB's scheduler is asked")
         return _diagnose_job(known, options, memory)
     if options.save is not None or options.window is not None:
         refuse("--save-bundle and --window need a JOB")
@@ -136,6 +152,7 @@ def _diagnose_files(
     known: Knowledge, options: DiagnoseOptions, memory: IncidentMemory, piped: Path | None
 ) -> DiagnosisResult:
     """Diagnose a bundle, or log files and folders."""
+    given = _given(options)
     compare = _compare(options, memory)
     recall = memory.recall(known, options.cluster)
     from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
@@ -146,7 +163,13 @@ def _diagnose_files(
         if options.bundle is not None:
             must_be_folder(options.bundle)
             return diagnose_bundle(
-                known, options.bundle, workers=options.workers, tell=bar.tell, compare=compare, recall=recall
+                known,
+                options.bundle,
+                workers=options.workers,
+                tell=bar.tell,
+                compare=compare,
+                recall=recall,
+                given=given,
             )
         if not options.targets:
             refuse(
@@ -154,7 +177,14 @@ def _diagnose_files(
             )
         paths = [piped] if piped is not None else [Path(target) for target in options.targets]
         return diagnose_paths(
-            known, paths, root=piped, workers=options.workers, tell=bar.tell, compare=compare, recall=recall
+            known,
+            paths,
+            root=piped,
+            workers=options.workers,
+            tell=bar.tell,
+            compare=compare,
+            recall=recall,
+            given=given,
         )
 
 

@@ -40,6 +40,8 @@ class DiagnoseOptions:
     rules: Path | None = None
     site: Path | None = None
     workers: int | None = None
+    state: str | None = None
+    exit_code: int | None = None
 
     @property
     def names_a_job(self) -> bool:

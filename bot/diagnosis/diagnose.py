@@ -23,6 +23,7 @@ from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt, History, PastIncident, history_digest
+from kb.facts.scheduler_state import GivenState
 from kb.model import Gap, ProgressPoint
 from kb.plugin import wanted
 from kb.report import Report, Suspect
@@ -117,15 +118,17 @@ def diagnose_bundle(
     tell: Tell | None = None,
     compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
+    given: GivenState | None = None,
 ) -> DiagnosisResult:
     """Diagnose a bundle, a folder that holds the evidence of one job.
 
-    `compare`: how to analyse failures that no rule covers; `recall`: looks up the history of other runs.
+    `compare`: how to analyse failures that no rule covers; `recall`: looks up the history of other runs; `given`: the job's
+    state, which counts more than that of its description.
     """
     begun = time.perf_counter()
     both = compare.one_pass() if compare else None
     scan = both.scan_all if both else scan_all
-    evidence = from_bundle(knowledge, folder, workers=workers, tell=tell, scan=scan)
+    evidence = from_bundle(knowledge, folder, workers=workers, tell=tell, scan=scan, given=given)
     attempts = _earlier(knowledge, folder, workers)
     return _answer(knowledge, evidence, folder, begun, attempts, compare=compare, both=both, recall=recall)
 
@@ -189,12 +192,16 @@ def diagnose_paths(
     tell: Tell | None = None,
     compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
+    given: GivenState | None = None,
 ) -> DiagnosisResult:
-    """Diagnose log files and folders. `root`: a temporary folder that source names omit; it exists until the answer is stored."""
+    """Diagnose log files and folders.
+
+    `root`: a temporary folder that source names omit; it exists until the answer is stored. `given`: the job's state.
+    """
     begun = time.perf_counter()
     both = compare.one_pass() if compare else None
     scan = both.scan_all if both else scan_all
-    evidence = from_paths(knowledge, paths, root=root, workers=workers, tell=tell, scan=scan)
+    evidence = from_paths(knowledge, paths, root=root, workers=workers, tell=tell, scan=scan, given=given)
     return _answer(knowledge, evidence, root, begun, compare=compare, both=both, recall=recall)
 
 

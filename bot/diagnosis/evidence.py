@@ -14,6 +14,7 @@ from bot.rulebase.loader import Knowledge
 from connectors.base.bundle_layout import PARTS
 from connectors.bundles.streams import discover
 from kb.facts.evidence import Evidence
+from kb.facts.scheduler_state import GIVEN, GivenState
 from kb.model import Event, Gap, Job, Resource, StreamRef
 from kb.scanning.summary import StreamSummary
 
@@ -29,11 +30,13 @@ def from_bundle(
     workers: int | None = None,
     tell: Tell | None = None,
     scan: ScanAll = scan_all,
+    given: GivenState | None = None,
 ) -> Evidence:
-    """Return the evidence of a bundle. `scan`: reads the streams."""
+    """Return the evidence of a bundle. `scan`: reads the streams; `given`: the job's state, if who asks knows better."""
     from connectors.bundles.description import read_description, read_job  # noqa: PLC0415 - yaml
 
     job, gaps = read_job(folder)
+    job = job if given is None else given.of(job)
     description, odd = read_description(folder)
     found = discover([folder], bundle=True)
     refs = tuple(_spoken(ref, description.speakers, folder) for ref in found.streams)
@@ -104,7 +107,7 @@ def _stated_event(job: Job) -> Event | None:
         return None
     from kb.parsers.schedulers.slurmjson import event_of_state  # noqa: PLC0415 - not for logs alone
 
-    return event_of_state(job, "job.yaml")
+    return event_of_state(job, GIVEN if job.state_given else "job.yaml")
 
 
 def _with_slow_ranks(evidence: Evidence) -> Evidence:
@@ -132,17 +135,34 @@ def from_paths(
     workers: int | None = None,
     tell: Tell | None = None,
     scan: ScanAll = scan_all,
+    given: GivenState | None = None,
 ) -> Evidence:
-    """Return the evidence from log files and folders. `root`: a temporary folder that source names omit; `scan`: reads the streams."""
+    """Return the evidence from log files and folders.
+
+    `root`: a temporary folder that source names omit; `scan`: reads the streams; `given`: the job's state, if it is known.
+    """
     found = discover(paths)
     streams = scan(knowledge, found.streams, ScanOptions(workers=workers, tell=tell))
+    job = Job() if given is None else given.of(Job())
     if root is None:
-        return _with_slow_ranks(Evidence(streams=streams, gaps=found.gaps))
+        return _with_state(knowledge, Evidence(job=job, streams=streams, gaps=found.gaps))
     named = tuple(
         replace(stream, ref=_relative(stream.ref, root), gaps=tuple(_placed(gap, root) for gap in stream.gaps))
         for stream in streams
     )
-    return _with_slow_ranks(Evidence(streams=named, gaps=tuple(_placed(gap, root) for gap in found.gaps)))
+    gaps = tuple(_placed(gap, root) for gap in found.gaps)
+    return _with_state(knowledge, Evidence(job=job, streams=named, gaps=gaps))
+
+
+def _with_state(knowledge: Knowledge, evidence: Evidence) -> Evidence:
+    """Return the evidence from logs alone, with the event that a given state represents."""
+    stated = _stated_event(evidence.job)
+    if stated is None:
+        return _with_slow_ranks(evidence)
+    from kb.hangs.non_log_evidence import NonLogEvidence  # noqa: PLC0415 - not for logs alone
+    from kb.hangs.observe import observe  # noqa: PLC0415
+
+    return observe(evidence, NonLogEvidence(events=(stated,)), knowledge.rulebook)
 
 
 def _relative(ref: StreamRef, folder: Path) -> StreamRef:

@@ -109,7 +109,7 @@ def _contradiction(verdict: Verdict, phase: Phase, facts: Facts, completion: Com
     if success is not None:
         return f"{success.source} reports {success.shown}, but {state.source} reports {state.shown}"
     said = _contrary(verdict, phase, facts, completion)
-    return f"the scheduler reports {state.shown}, but {said}" if said else ""
+    return f"the {state.stated}, but {said}" if said else ""
 
 
 def _contrary(verdict: Verdict, phase: Phase, facts: Facts, completion: Completion) -> str:
@@ -149,7 +149,7 @@ def end_summary(report: Report, facts: Facts, completion: Completion) -> str:
         if state is None or any(event.why not in (LAST_LINE, LAST_LINES) for event in report.indicators.events):
             return ""
         how = "was stopped" if state.outcome == "stopped" else "failed"
-        return f"The job {how}: its scheduler reports {state.shown}. Nothing in its logs says why{reached}."
+        return f"The job {how}: its {state.stated}. Nothing in its logs says why{reached}."
     if report.hang.lone is not None:
         lone = report.hang.lone
         return f"The job may hang. Only one of four probes had data: {lone.probe}, {lone.detail}."

@@ -94,7 +94,7 @@ def completion(facts: Facts) -> Completion:
     if succeeded and not ends:
         ends = planned = tuple(_asked_to_stop(facts))[:_ENDS]
     if not against and (ends or (succeeded and not cut_short(facts))):
-        by_state = (EndSign(f"its scheduler reports {state.shown}"),) if succeeded and state is not None else ()
+        by_state = (EndSign(f"its {state.stated}"),) if succeeded and state is not None else ()
         return Completion("completed" if reported or not planned else "stopped", (*by_state, *ends), (), state, ends)
     if not succeeded and (going := _going(facts, state, against)):
         return Completion("running", going, (), state, ends)
@@ -303,7 +303,7 @@ def _going(facts: Facts, state: SchedulerState | None, against: tuple[EndSign, .
     if hang.called or hang.lone is not None or any("save began" not in sign.what for sign in against):
         return ()
     if state is not None and state.outcome == "running":
-        return (EndSign(f"its scheduler reports {state.shown}"),)
+        return (EndSign(f"its {state.stated}"),)
     if state is not None:
         return ()
     if not hang.suspected and any(vote.probe == "stacks" and vote.vote != "not_observable" for vote in hang.votes):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from kb.model import Job, Structure
 from kb.parsers.slurm_states import SLURM_STATES, Outcome
@@ -58,6 +59,21 @@ _PHASES: Mapping[str, Outcome] = {
 }
 
 
+GIVEN = "as given"  # the source of a state that whoever asks gave
+
+
+@dataclass(frozen=True, slots=True)
+class GivenState:
+    """How a job ended, or that it runs, in the words of whoever asks: a state of any scheduler, an exit code, or both."""
+
+    state: str | None = None
+    exit_code: int | None = None
+
+    def of(self, job: Job) -> Job:
+        """Return a job with this state, in place of what its description says."""
+        return replace(job, state=self.state, exit_code=self.exit_code, signal=None, state_given=True)
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
     """A scheduler's report on a job. `shown`: in its own words, with the exit code; `source`: the reporter."""
@@ -70,6 +86,11 @@ class SchedulerState:
     def ended_badly(self) -> bool:
         """Whether the job is over and did not succeed."""
         return self.outcome in ("failed", "stopped")
+
+    @property
+    def stated(self) -> str:
+        """The report in words that follow `its` or `the`."""
+        return f"state is given as {self.shown}" if self.source == GIVEN else f"scheduler reports {self.shown}"
 
 
 def outcome_of(state: str | None) -> Outcome | None:
@@ -101,10 +122,10 @@ def scheduler_state(job: Job, events: Iterable[Structure] = ()) -> SchedulerStat
     """Return the job's state according to its scheduler; None if nothing reports one.
 
     `events`: structures of kind `platform_event`. They replace a job state of running or waiting, which may have been read
-    before the job ended, and a success that they contradict.
+    before the job ended, and a success that they contradict; not a state that was given.
     """
     own = _of_job(job)
-    if own is not None and own.ended_badly:
+    if own is not None and (own.ended_badly or job.state_given):
         return own
     last = _of_events(events, pods=own is None)
     if own is not None and own.outcome == "succeeded" and not (last is not None and last.ended_badly):
@@ -119,7 +140,7 @@ def contradicted_success(job: Job, state: SchedulerState | None) -> SchedulerSta
 
 
 def _of_job(job: Job) -> SchedulerState | None:
-    last = job.attempts[-1] if job.attempts else None
+    last = job.attempts[-1] if job.attempts and not job.state_given else None
     state = job.state or (last.state if last else None) or ""
     code = job.exit_code if job.exit_code is not None else last.exit_code if last else None
     signal = job.signal or (last.signal if last else None)
@@ -127,13 +148,15 @@ def _of_job(job: Job) -> SchedulerState | None:
     if quoted is not None and code is None:
         code, signal = int(quoted[1] or quoted[3]), signal or int(quoted[2] or 0)
     outcome = outcome_of(state)
-    if outcome == "running" and job.end is not None and job.collected_at is not None and job.end <= job.collected_at:
+    known_end = job.end is not None and job.collected_at is not None and job.end <= job.collected_at
+    if outcome == "running" and known_end and not job.state_given:
         return None  # the job is over, and the state is older
     if (code or signal) and outcome in (None, "succeeded"):
         outcome = "failed"
     elif outcome is None and code == 0:
         outcome = "succeeded"
-    return None if outcome is None else SchedulerState(outcome, _shown(state, code, signal), "job.yaml")
+    source = GIVEN if job.state_given else "job.yaml"
+    return None if outcome is None else SchedulerState(outcome, _shown(state, code, signal), source)
 
 
 def _shown(state: str, code: int | None, signal: int | None) -> str:

@@ -42,6 +42,18 @@ def diagnose(
         Path | None,
         typer.Option("--save-bundle", metavar="DIR", help="With JOB: save its evidence to this new folder."),
     ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="FAILED|COMPLETED|RUNNING|…",
+            help="With logs or a bundle: the job's state, where no scheduler can be asked; any scheduler's word.",
+        ),
+    ] = None,
+    exit_code: Annotated[
+        int | None,
+        typer.Option("--exit-code", min=0, max=255, metavar="N", help="With logs or a bundle: the job's exit code."),
+    ] = None,
     deep: Annotated[
         bool,
         typer.Option("--deep", help="Always compare runs, nodes and steps; with JOB, fetch all log lines."),
@@ -125,5 +137,7 @@ def diagnose(
         rules=rules,
         site=site,
         workers=workers,
+        state=state,
+        exit_code=exit_code,
     )
     raise typer.Exit(run(options))

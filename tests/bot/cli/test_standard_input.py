@@ -53,6 +53,19 @@ def test_a_piped_log_is_diagnosed(signalbox, spooling, kind):
     assert str(spooling).encode() not in ran.out
 
 
+def test_the_state_that_is_given_counts_as_the_schedulers(signalbox, spooling):
+    """It settles a log without an end; a reason for the end names the fault, with its source; another word is refused."""
+    words = ("--json", "--no-store", "--logs", "-", "--state")
+    whole = STEPS.replace(b"/ 9000", b"/ 399")
+    done, cut = (diagnose(signalbox, spooling, whole, *words, state).report for state in ("completed", "TIMEOUT"))
+    odd = diagnose(signalbox, spooling, STEPS, *words, "tired")
+
+    assert (done["verdict"], done["phase"], done["job"]["state"]) == ("no_fault", "completed", "COMPLETED")
+    first = cut["diagnoses"][0]
+    assert (first["fault"], first["evidence"][0]["source"]) == ("time_limit", "as given")
+    assert (odd.status, "--state tired: no scheduler's word" in odd.err) == (2, True)
+
+
 def test_the_report_is_the_same_each_time_and_is_kept(signalbox, spooling):
     """Wherever it was spooled; the incident names no temporary folder, and secrets are masked as in files."""
     secret = b"export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567\n"

@@ -71,7 +71,7 @@ def test_commands_and_options_are_completed(signalbox):
 
     assert completed("signalbox di") == [b"diagnose", b"digest"]
     assert completed("signalbox rules li") == [b"list", b"lint"]
-    assert completed("signalbox diagnose --exit") == [b"--exit-decision"]
+    assert completed("signalbox diagnose --exit") == [b"--exit-code", b"--exit-decision"]
 
 
 def test_the_start_imports_nothing_heavy():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.scheduler_state import contradicted_success, outcome_of, scheduler_state, stop_reason
+from kb.facts.scheduler_state import GivenState, contradicted_success, outcome_of, scheduler_state, stop_reason
 from kb.model import Attempt, Job, Structure
 
 
@@ -63,6 +63,25 @@ def test_the_state_of_a_job(job: Job, expected: tuple[str, str] | None) -> None:
     """A bad exit code outweighs a good state; earlier attempts do not count; a state older than the job's end is none."""
     state = scheduler_state(job)
     assert (None if state is None else (state.outcome, state.shown)) == expected
+
+
+def test_a_state_that_is_given_counts_more_than_what_was_reported() -> None:
+    """Its source is told; of the description and the events, nothing counts."""
+    job = Job(state="FAILED", exit_code=3, attempts=(Attempt(1, exit_code=3),), end=5.0, collected_at=9.0)
+    events = [_event("exit", "FAILED", 30.0, states="FAILED")]
+    done, runs, killed = (
+        scheduler_state(given.of(job), events)
+        for given in (GivenState("COMPLETED"), GivenState("RUNNING"), GivenState(exit_code=137))
+    )
+
+    assert [(state.outcome, state.stated) for state in (done, runs, killed) if state is not None] == [
+        ("succeeded", "state is given as COMPLETED"),
+        ("running", "state is given as RUNNING"),
+        ("failed", "state is given as exit code 137"),
+    ]
+    reported = scheduler_state(job, events)
+    assert reported is not None
+    assert reported.stated == "scheduler reports FAILED, exit code 3"
 
 
 def _event(kind: str, reason: str, time: float | None = None, **fields: str) -> Structure:
