@@ -26,6 +26,7 @@ from kb.diagnosis.place import ended_in, place_in_epoch, place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, in_line, price
+from kb.diagnosis.said import cause_of, impact_of
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_hints
@@ -91,7 +92,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     run = RunCircumstances(facts, layout.places)
     told = [_told(item, layout, numbers, run, state) for item in ranked[:DIAGNOSES]]
     done = progress(of_attempt(told[0].ranked.best.first, facts) if told else facts)
-    diagnoses = tuple(_diagnosis(rulebook, place, item, facts) for place, item in enumerate(told, 1))
+    diagnoses = tuple(_diagnosis(rulebook, place, item, facts, state) for place, item in enumerate(told, 1))
     ranked = [*(item.ranked for item in told), *ranked[DIAGNOSES:]]
     done = (
         at_exit(done, facts) if verdict == "insufficient_evidence" else ended_in(done, diagnoses, state, facts, ranked)
@@ -251,7 +252,7 @@ def _first_place(best: Finding, facts: Facts, asked: AbstractSet[str]) -> Mappin
     return {name: value for name, value in found.items() if value}
 
 
-def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Diagnosis:
+def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts, state: Phase) -> Diagnosis:
     ranked, best = told.ranked, told.ranked.best
     seen = [s for s in best.signals if s.timed or s.kind not in LAUNCHER_KINDS]  # launchers notice an end after it
     times = [(s.time, not s.timed) for s in seen if s.time is not None]
@@ -282,7 +283,7 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
         stage=told.stage,
         iteration=told.iteration,
         evidence=told.quoted,
-        explains=explained(ranked.folded, facts),
+        explains=explained(best, ranked.folded, facts),
         remediation=tuple(
             RemedyStep(item.action, item.grade, with_hints(item.text, command), item.scope, command, item.verify)
             for item in best.steps()
@@ -290,8 +291,8 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts) -> Dia
                 filled(on_windows(item.command) if told.windows else item.command, told.suspects, job, package)
             ]
         ),
-        cause=best.cause,
-        impact=best.impact,
+        cause=cause_of(best),
+        impact=impact_of(best, state),
         owner=owner(best, rulebook),
         lies_in=lies,
         epoch=told.within[1] if told.within else None,

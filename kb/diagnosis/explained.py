@@ -13,10 +13,13 @@ from kb.report import Explained, ranges
 _ABOUT_OTHERS = (*LAUNCHER_KINDS, "slurm_end")  # their rank is not their writer
 
 
-def explained(folded: Iterable[Finding], facts: Facts) -> tuple[Explained, ...]:
-    """Return the folded symptoms, one per title, in the order of the findings."""
+def explained(best: Finding, folded: Iterable[Finding], facts: Facts) -> tuple[Explained, ...]:
+    """Return the folded symptoms of a fault, one per title, in the order of the findings; not its own lines under another name."""
+    own = {(signal.stream, signal.offset) for signal in best.signals}
     by_title: dict[str, list[Finding]] = {}
     for finding in folded:
+        if finding.count == len(finding.signals) and own.issuperset((s.stream, s.offset) for s in finding.signals):
+            continue
         by_title.setdefault(finding.title, []).append(finding)
     return tuple(
         Explained(found[0].fault.id, _lines(found), ranges(_writers(found, facts)), title)

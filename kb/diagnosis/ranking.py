@@ -321,8 +321,13 @@ def _last_words(signal: Signal, facts: Facts) -> bool:
 
 
 def _no_step_after(signal: Signal, facts: Facts) -> bool:
-    """Whether the run logged steps, and none of them after a line, in any log: by the clock, else by its own log's steps."""
-    own = facts.streams[signal.stream].points
+    """Whether the run logged steps, and none of them after a line, in any log: by the clock, else by its own log's steps.
+
+    Where it made none, or its last one, none could follow.
+    """
+    own, last = facts.streams[signal.stream].points, facts.last_point()
+    if last is not None and (last.step == 0 or (last.total is not None and (last.step or 0) >= last.total)):
+        return False
     return any(stream.points for stream in facts.streams) and all(
         _not_after(stream.points[-1], signal, own[-1] if own else None)
         for index, stream in enumerate(facts.streams)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,7 +15,7 @@ from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
 from kb.facts.stages import Offsets, Stages
 from kb.facts.starts import Course, begun_again, later_starts
-from kb.facts.training_series import BAR, steps_over_epochs, training_series
+from kb.facts.training_series import BAR, REDRAWN, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
 from kb.parsers.logs.exceptions.survived import reported_as_skipped
@@ -83,7 +84,7 @@ class StreamFacts:
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
         begun = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_begin"]
         given_up = [end.offset for end in self.ends if end.fields.get("how") == "given_up"]
-        reached = max([self.reached_last_step(), *self.later_starts[-1:]])
+        reached = max([self._last_step_or_summary(completed), *self.later_starts[-1:]])
         return Stages(
             self.summary, Offsets(self._point_offsets, bars, completed, given_up, begun, self._saved, reached)
         )
@@ -253,6 +254,12 @@ class StreamFacts:
                 break
             first = point.offset
         return first
+
+    def _last_step_or_summary(self, completed: Sequence[int]) -> int:
+        """Return where the last step was first logged; just before a final summary that its complete bar is drawn again behind."""
+        planned, reached = self.reached_planned_end(), self.reached_last_step()
+        summaries = (end for end in completed if planned - REDRAWN < end < planned)
+        return next((end - 1 for end in summaries if self.points[-1].format == BAR), reached)
 
     def reached_planned_end(self) -> int:
         """Return the offset at which the planned last step was first logged; -1 if it was not, or no total is known."""

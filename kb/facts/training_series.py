@@ -25,6 +25,7 @@ RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another
 OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
 LEAST_ELAPSED, ELAPSED = 8, 3.0  # lines, and the factor from the first to the last, of the time since the start
 REDRAWN = 1024  # bytes behind a bar in which it may be drawn again
+ALTERNATE = 6  # changes between two lengths of bars that show that they take turns, although some of them are missing
 MOST_TOTALS = 64  # lengths of bars in a file; if there are more, they count batches or files
 
 
@@ -283,12 +284,17 @@ def _unfinished(
 
 
 def _alternating(bars: Sequence[_Bar], settled: set[int]) -> set[int]:
-    """Return the shorter of two alternating lengths: an epoch trains, then evaluates."""
+    """Return the shorter of two alternating lengths: an epoch trains, then evaluates.
+
+    Of a long log, only some updates are kept, and not every epoch is evaluated, so one length may come several times in a row
+    if they alternate often.
+    """
     order = [bar.total for bar in bars if bar.total not in settled]
-    if len(order) < 4 or len(set(order)) != 2 or any(before == after for before, after in pairwise(order)):
+    changes = sum(before != after for before, after in pairwise(order))
+    if len(order) < 4 or len(set(order)) != 2 or (changes < len(order) - 1 and changes < ALTERNATE):
         return set()
-    longer, shorter = order[0], order[1]
-    return {shorter} if shorter < longer else set()
+    shorter = min(order)
+    return {shorter} if shorter != order[0] else set()
 
 
 def _after_epochs(bars: Sequence[_Bar], settled: set[int]) -> set[int]:

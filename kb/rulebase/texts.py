@@ -57,6 +57,17 @@ def _holds(condition: str, words: Mapping[str, str]) -> bool:
     return all(_is(words.get(name, ""), sign, values) for name, sign, values in requirements_of(condition))
 
 
+def chosen(text: str, words: Mapping[str, str]) -> bool:
+    """Whether a word that is known chooses a clause of a text; not a clause for all other cases."""
+    return any(_holds(condition, words) and _names_a_value(condition) for condition in conditions(text))
+
+
+def _names_a_value(condition: str) -> bool:
+    """Whether a condition holds only of certain values, as `name` and `name=a|b` do, but neither `name!=a` nor `name=`."""
+    tests = list(requirements_of(condition))
+    return any(not sign or (sign == "=" and any(values)) for _, sign, values in tests)
+
+
 def _is(word: str, sign: str, values: Sequence[str]) -> bool:
     return (word in values) == (sign == "=") if sign else bool(word)
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 
 from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, has_place
 from kb.diagnosis.suspects.ranking import first_in_time, to_suspect, whole_job, with_scores
-from kb.diagnosis.suspects.sighting import BY_CHECK, BY_KERNEL, BY_LAUNCHER, TOLD
+from kb.diagnosis.suspects.sighting import BY_CHECK, BY_KERNEL, BY_LAUNCHER, BY_LINES, BY_RANK, BY_SLURM
 from kb.facts.topology import Place, Places
+from kb.regex.lazy import lazy_compile
 from kb.report import ONE_END, EvidenceItem, Suspect
 
 ALL_ALIKE = 0.8  # share of ranks (nodes) that show it, from which on it concerns the whole job
 MANY_NODES = 4  # nodes whose kernels report it, from which on it no longer concerns single nodes
+_SLURM = lazy_compile(r"(?:\d{1,6}: )?(?:srun|slurmstepd|slurmctld|slurmd|salloc|sbatch): ")
 FIRST_ALONE = 60.0  # seconds by which a process must precede all others to be a case of its own
 
 
@@ -105,8 +107,17 @@ def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple
 def named_by_others(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
     """Return those that launchers, schedulers and lists recently ranks name, else the ends that fail most."""
     plain = [claim for claim in claims if not claim.peer]
-    told = BY_LAUNCHER if all(claim.signal.captures.get("launcher") for claim in plain) else TOLD
-    return most_named(plain, told) or _failing_connections(claims)
+    tellers = {_teller(claim) for claim in plain}
+    return most_named(plain, tellers.pop() if len(tellers) == 1 else BY_LINES) or _failing_connections(claims)
+
+
+def _teller(claim: SuspectClaim) -> str:
+    """Return who reports what a claim rests on, as far as its line shows."""
+    if _SLURM.match(claim.signal.line):
+        return BY_SLURM
+    if claim.signal.captures.get("launcher"):
+        return BY_LAUNCHER
+    return BY_RANK if claim.teller is not None and claim.teller.rank is not None else BY_LINES
 
 
 def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[SuspectClaim] = ()) -> tuple[Suspect, ...]:

@@ -22,7 +22,7 @@ FIRST_ENDED = "the first to end, by its launcher"
 OWN_GPU = "its lines name the GPU with this number"
 FIRST_FAILED = "first to fail according to the launcher"
 BY_LAUNCHER = "reported by the launcher"
-TOLD = f"{BY_LAUNCHER}, the scheduler or another rank"
+BY_SLURM, BY_RANK, BY_LINES = "reported by Slurm", "reported by another rank", "named in the lines that report it"
 BY_KERNEL, BY_CHECK = "reported by the kernel of its node", "reported by a check on its node"
 SILENT = "timed out, lost a peer or were stopped; this one reports none of that"
 _SIGHTINGS = (
@@ -38,6 +38,9 @@ _SIGHTINGS = (
     OWN_GPU,
     FIRST_FAILED,
     BY_LAUNCHER,
+    BY_SLURM,
+    BY_RANK,
+    BY_LINES,
     BY_KERNEL,
     BY_CHECK,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import find
 from kb.facts.evidence import Evidence
@@ -32,8 +34,9 @@ STOPPED = rule(
 
 
 def told(known: Facts, *rules: Rule) -> tuple[Explained, ...]:
-    """What these rules' findings come to."""
-    return explained(find(rulebook(*rules), known, History()).findings, known)
+    """What these rules' findings come to, under a fault of other lines."""
+    found = find(rulebook(*rules), known, History()).findings
+    return explained(replace(found[0], signals=()), found, known)
 
 
 def test_a_symptom_is_named_by_its_lines() -> None:
@@ -74,3 +77,11 @@ def test_a_schedulers_line_behind_a_ranks_label_is_not_that_ranks() -> None:
     line = "0: slurmstepd: error: *** STEP 71.0 ON node-a CANCELLED ***; closed by peer"
     (only,) = told(facts(stream(found={"closed#line": [place(100, line, rank=0)]})), CLOSED)
     assert only.ranks == ""
+
+
+def test_a_fault_does_not_explain_its_own_line() -> None:
+    """Of one line that says that a process was killed, and why, two rules make two findings, but it is one event."""
+    known = facts(stream(found={"closed#line": [place(100, rank=1)], "stopped#sent": [place(200)]}))
+    found = find(rulebook(CLOSED, STOPPED), known, History()).findings
+
+    assert [item.title for item in explained(found[0], found, known)] == ["Processes stopped by the launcher"]

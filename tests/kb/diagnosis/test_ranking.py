@@ -320,6 +320,10 @@ def test_later_steps_of_another_log_are_counted_in() -> None:
     assert "no step was logged after it" not in ranked(OOM, streams=(own, other))[0].reasons
     alone = stream(found={"oom#line": at(5000)})
     assert "no step was logged after it" not in ranked(OOM, streams=(alone,))[0].reasons  # there were no steps
+    done = stream(found={"oom#line": at(5000)}, points=[replace(point, total=9) for point in steps(1, 9)])
+    assert (
+        "no step was logged after it" not in ranked(OOM, streams=(done,))[0].reasons
+    )  # none could follow the last one
 
 
 FAILED = (

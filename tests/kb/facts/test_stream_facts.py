@@ -111,6 +111,13 @@ def test_the_end_of_the_loop_ends_its_stage(after: str, expected: str) -> None:
     assert stage_at_end(STEPS + after) == expected
 
 
+def test_a_bar_that_is_drawn_again_behind_the_final_summary_ends_nothing_later() -> None:
+    """The trainer prints its summary first, and closes its complete bar then; a bar that goes on is of another training."""
+    summary = "{'train_runtime': 119.8, 'train_loss': 1.24, 'epoch': 2.57}\n"
+    assert stage_at_end(summary + "\r100%|#| 9/9 [01:58<00:00, 13.1s/it]\nno answer from the store\n") == "teardown"
+    assert stage_at_end(summary + "\r 44%|#| 4/9 [01:58<00:00, 13.1s/it]\nno answer from the store\n") == "iterating"
+
+
 def test_a_step_after_a_closing_line_continues_the_loop() -> None:
     """The first part of a run in several parts ends, too."""
     assert stage_at_end(STEPS + "Training complete!\n" + STEPS) == "iterating"

@@ -114,6 +114,25 @@ def test_lengths_that_take_turns() -> None:
     assert {total for _, total in counted(read(epoch))} == {90, 12}
 
 
+def test_lengths_that_take_turns_often_although_some_turns_are_missing() -> None:
+    """A long log keeps only some updates, so that a bar of one or the other length is missing; three turns prove nothing."""
+
+    def run(order: str) -> StreamFacts:
+        whole = {"t": (33, 132), "v": (7, 28)}
+        return read("".join(bar(whole[each][0] * n, whole[each][1]) for each in order for n in range(1, 5)))
+
+    often = run("ttvtvvtvvvttvtv")
+    assert {total for _, total in counted(often)} == {132}
+    assert often.stages.of_steps() == "evaluating"
+    assert {total for _, total in counted(run("ttvvt"))} == {132, 28}
+
+
+def test_a_bar_with_a_fraction_as_its_length_counts_whole_steps() -> None:
+    """A program passes the quotient of samples and batch size."""
+    text = "\r  2%|▏         | 5/312.5 [2:48:12<166:39:12, 1951.07s/it]"
+    assert counted(read(text)) == {(5, 312)}
+
+
 def test_a_shorter_bar_after_the_epochs_is_a_test() -> None:
     """Two epochs of 90 batches, then a test of 30; after one bar alone, another may be of a second phase."""
     epoch = "\n".join(bar(step, 90) for step in (0, 30, 60, 90)) + "\n"

@@ -24,7 +24,7 @@ _NO_TRAINING = lazy_compile(
 )
 _NO_STEPS = 5000.0  # per second; what a bar without a label counts so fast are records
 _BAR = lazy_compile(
-    rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
+    rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})(?:\.\d{1,6})?"
     rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}"
     rb"|(?<!\d)\d{1,3}% (?:\xe2[\x94\x95][\x80-\xbf]){1,40} (?P<at>\d{1,12})/(?P<of>\d{1,12}) "
     rb"|(?:\xe2[\x94\x95][\x80-\xbf]){1,200} {1,200}(?P<drawn>\d{1,12})/(?P<whole>\d{1,12}) {1,8}[\d:]{4,16} \xe2\x80\xa2 [\d:-]{4,16} {1,8}"
