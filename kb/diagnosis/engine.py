@@ -26,7 +26,7 @@ from kb.diagnosis.place import ended_in, place_in_epoch, place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, in_line, price
-from kb.diagnosis.said import cause_of, impact_of
+from kb.diagnosis.said import as_far_as_likely, cause_of, impact_of
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_hints
@@ -92,7 +92,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     run = RunCircumstances(facts, layout.places)
     told = [_told(item, layout, numbers, run, state) for item in ranked[:DIAGNOSES]]
     done = progress(of_attempt(told[0].ranked.best.first, facts) if told else facts)
-    diagnoses = tuple(_diagnosis(rulebook, place, item, facts, state) for place, item in enumerate(told, 1))
+    diagnoses = as_far_as_likely(_diagnosis(rulebook, place, item, facts, state) for place, item in enumerate(told, 1))
     ranked = [*(item.ranked for item in told), *ranked[DIAGNOSES:]]
     done = (
         at_exit(done, facts) if verdict == "insufficient_evidence" else ended_in(done, diagnoses, state, facts, ranked)
@@ -242,9 +242,9 @@ def _first_place(best: Finding, facts: Facts, asked: AbstractSet[str]) -> Mappin
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
     if asked & OF_LINE:
-        from kb.diagnosis.context.line_words import of_line  # noqa: PLC0415 - few rules ask for what a line states
+        from kb.diagnosis.context.line_words import of_lines  # noqa: PLC0415 - few rules ask for what a line states
 
-        found |= of_line(first, asked)
+        found |= of_lines(best.signals, asked)
     if "loss" in asked or "last_loss" in asked:
         from kb.diagnosis.context.losses import of_losses  # noqa: PLC0415 - only rules on the loss ask for it
 

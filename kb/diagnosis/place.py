@@ -15,6 +15,7 @@ from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, UNINFORMATIVE_STAGES,
 from kb.facts.signals import Signal
 from kb.facts.stages import LONG_SINCE
 from kb.facts.stream_facts import PROGRESS_AFTER
+from kb.facts.training_series import shows_a_step
 from kb.model import Phase, ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
 from kb.report import Diagnosis, Progress
@@ -58,14 +59,17 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
             stage = None
     if stage == "launch":
         stage = _of_launched(_raised(first, facts), long=stream.stages.lines_since_mark(first.offset) > LONG_SINCE)
-    stage = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts) or stage
+    begun = _has_stepped(first, facts)
+    announced = stage == "iterating" and not begun  # the line before the loop, or its bar at 0, shows no step
+    shown = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts)
+    stage = shown or (None if announced else stage)
     if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
         stage = "saving"
     if stage in _BEFORE_LOAD and best.fault.id == "checkpoint_load":
         stage = "checkpoint_load"
     if stage == "iterating" and _OF_CHECKPOINT.search(first.line):
         stage = "saving"
-    return stage, _last_step(first, step, facts)
+    return stage, _last_step(first, step, facts) if begun else None
 
 
 def ended_in(
@@ -147,12 +151,12 @@ def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None
 
 
 def _has_stepped(signal: Signal, facts: Facts) -> bool:
-    """Whether a step is logged of the attempt that a line is in; a bar at 0 shows none yet."""
+    """Whether a step is logged of the attempt that a line is in; a bar at 0 without a loss shows none yet."""
     stream = facts.streams[signal.stream]
     begun, _ = stream.attempt(signal.offset)
     if stream.points:
-        return any(point.step != 0 for point in stream.points if point.offset >= begun)
-    return any(point.step != 0 for other in facts.streams for point in other.points)
+        return any(map(shows_a_step, (point for point in stream.points if point.offset >= begun)))
+    return any(shows_a_step(point) for other in facts.streams for point in other.points)
 
 
 def _of_launched(raised: Sequence[Structure], *, long: bool) -> Stage | None:

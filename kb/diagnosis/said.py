@@ -7,19 +7,23 @@ what happens if nobody acts; of a job that has ended, its logs show that.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import takewhile
 
 from kb.diagnosis.findings import Finding
 from kb.model import Phase
 from kb.regex.lazy import lazy_compile
+from kb.report import Diagnosis
 from kb.rulebase.circumstances import OF_RUN
-from kb.rulebase.texts import chosen
+from kb.rulebase.texts import marked
 
 _GOING_ON: frozenset[Phase] = frozenset({"running", "degraded", "hung"})
 _AROUND = frozenset(
     {*OF_RUN, "peers", "neighbours", "suspect", "stage", "phase", "first_step"}
 )  # no words of its lines
-_SENTENCE = lazy_compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'(`])")
+_MARK = "\x02"  # at the start of a clause that a line chooses
+_SENTENCE = lazy_compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'(`\x02])")
 # words of possibilities, which no line has chosen between
 _OPEN = lazy_compile(
     r"(?i)\b(?:or|usual(?:ly)?|(?:most )?often|mostly|rarely|sometimes|may|might|can|could|perhaps|for example|such as)\b"
@@ -27,10 +31,14 @@ _OPEN = lazy_compile(
 
 
 def cause_of(best: Finding) -> str:
-    """Return the cause of a finding, if its row or a clause for its line states it; else, as much as leaves nothing open."""
+    """Return the cause of a finding, up to its first sentence that leaves something open.
+
+    Not open is what a clause for its line says, nor what its row says if that is all.
+    """
+    if best.row is not None and best.row.cause:
+        return decided(best.cause) or best.cause
     of_line = {name: value for name, value in best.captures.items() if name not in _AROUND}
-    own = (best.row is not None and best.row.cause) or chosen(best.rule.cause, of_line)
-    return best.cause if own else decided(best.cause)
+    return decided(best.fill(marked(best.rule.cause, of_line, _MARK))).replace(_MARK, "")
 
 
 def impact_of(best: Finding, state: Phase) -> str:
@@ -38,6 +46,21 @@ def impact_of(best: Finding, state: Phase) -> str:
     return best.impact if state in _GOING_ON else ""
 
 
+def as_far_as_likely(found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Return the findings; further ones that are hardly the cause with their lines only, as steps for them would be in vain."""
+    every = tuple(found)
+    hardly = {item.rank for item in every if item.band == "weak" and every[0].band != "weak"}
+    return tuple(_with_its_lines_only(item) if item.rank in hardly else item for item in every)
+
+
+def _with_its_lines_only(found: Diagnosis) -> Diagnosis:
+    return replace(found, suspects=(), cause="", impact="", lies_in="", remediation=())
+
+
 def decided(text: str) -> str:
     """Return a text up to its first sentence that offers alternatives; those behind it are about them."""
-    return " ".join(takewhile(lambda sentence: not _OPEN.search(sentence), _SENTENCE.split(text.strip())))
+    return " ".join(takewhile(_closed, _SENTENCE.split(text.strip())))
+
+
+def _closed(sentence: str) -> bool:
+    return _MARK in sentence or not _OPEN.search(sentence)

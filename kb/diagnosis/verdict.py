@@ -14,7 +14,7 @@ from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_
 from kb.facts.signals import Signal
 from kb.facts.stages import LONG_SINCE, exit_lines
 from kb.facts.stream_facts import StreamFacts
-from kb.facts.training_series import BAR
+from kb.facts.training_series import BAR, shows_a_step
 from kb.model import OF_MACHINES, Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
@@ -162,8 +162,13 @@ def progress(facts: Facts) -> Progress:
 
 
 def _stage_at_end(stream: StreamFacts) -> Stage | None:
-    """Return the stage at the end of a log; None long after a launcher's lines, as its program has printed what is not known."""
+    """Return the stage at the end of a log; None long after a launcher's lines, as its program has printed what is not known.
+
+    Nor where a loop was only announced: whether it made a step is not known.
+    """
     stage = stream.stage(stream.summary.size)
+    if stage == "iterating" and not any(map(shows_a_step, stream.points)):
+        return None
     return None if stage == "launch" and stream.stages.lines_since_mark(stream.summary.size) > LONG_SINCE else stage
 
 

@@ -167,6 +167,11 @@ def steps_over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
     return [changed(p, step=counted[p.offset], total=None) if p.offset in counted else p for p in points]
 
 
+def shows_a_step(point: ProgressPoint) -> bool:
+    """Whether a training line shows that the loop made a step; its bar at 0 without a loss does not."""
+    return point.step != 0 or point.loss is not None
+
+
 def _is_bar(point: ProgressPoint) -> bool:
     return point.format == BAR and not point.validation and point.total is not None and point.step is not None
 

@@ -57,9 +57,16 @@ def _holds(condition: str, words: Mapping[str, str]) -> bool:
     return all(_is(words.get(name, ""), sign, values) for name, sign, values in requirements_of(condition))
 
 
-def chosen(text: str, words: Mapping[str, str]) -> bool:
-    """Whether a word that is known chooses a clause of a text; not a clause for all other cases."""
-    return any(_holds(condition, words) and _names_a_value(condition) for condition in conditions(text))
+def marked(text: str, words: Mapping[str, str], mark: str) -> str:
+    """Return a text with a mark at the start of each clause that a known word chooses; not of one for all other cases."""
+
+    def clause(found: re.Match[str]) -> str:
+        if not (_holds(found[1], words) and _names_a_value(found[1])):
+            return found[0]
+        begun = len(found[2]) - len(found[2].lstrip())
+        return f"[if {found[1]}:{found[2][:begun]}{mark}{found[2][begun:]}]"
+
+    return _CONDITIONAL.sub(clause, text) if "[if " in text else text
 
 
 def _names_a_value(condition: str) -> bool:

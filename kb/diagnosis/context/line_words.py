@@ -5,7 +5,7 @@ Captures of the rule count more. Nothing is read that the line does not state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from kb.diagnosis.context.package_names import package_of
@@ -31,6 +31,7 @@ _MISSING = lazy_compile(
 _DEVICE = lazy_compile(
     r"\b(?P<address>(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{8}):[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)\b|\bGPU[ -]?(?P<number>\d{1,2})\b"
     r"|(?:\bdevice ordinal[: ]{1,2}|\b(?:cuda|hip|npu|xpu):)(?P<ordinal>\d{1,2})\b"
+    r"|\bhabanalabs (?P<gaudi>hl\d{1,2})\b"
 )
 _NAMED = (("path", _PATH), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID))
 _WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
@@ -55,11 +56,16 @@ _SAID = lazy_compile(
 _SHORT = 160  # characters of a message within a sentence
 _UNITS = {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _PID_DIGITS = 8  # hexadecimal digits of a process id
+_DEVICES = 4  # devices that are named
 _OTHERS = 1.0  # GiB that the driver and the context of a process may hold besides what it reports
 
 
-def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
-    """Return those of the words that are asked for and that the line or the message of a signal states, by name."""
+def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str, str]:
+    """Return those of the words that are asked for and that the line or the message of the first signal states, by name.
+
+    Of devices, all that any signal names.
+    """
+    first = signals[0]
     text = f"{first.line}\n{first.captures.get('message', '')}"[:4000]
     found: dict[str, str] = {}
     if asked & {"to_host", "to_port"}:
@@ -74,16 +80,16 @@ def of_line(first: Signal, asked: AbstractSet[str]) -> Mapping[str, str]:
         ("memory_of", memory_of),
         ("free", _free),
         ("package", _package),
-        ("device_name", _device),
+        ("missing", _missing),
     ):
         if name in asked:
             found[name] = stated_by(text)
     if asked & {"memory", "unused", "foreign", "cap"}:
         found |= _memory(text)
+    if "device_name" in asked:
+        found["device_name"] = _devices(signals)
     if "says" in asked:
         found["says"] = _said(first)
-    if "missing" in asked and (named := _MISSING.search(text)):
-        found["missing"] = next(part for part in named.groups() if part)
     return found
 
 
@@ -98,6 +104,12 @@ def _package(text: str) -> str:
     return package_of([text]) or ""
 
 
+def _missing(text: str) -> str:
+    """Return what a message names as missing; empty without it."""
+    named = _MISSING.search(text)
+    return next(filter(None, named.groups()), "") if named is not None else ""
+
+
 def _free(text: str) -> str:
     """Return the first free amount of memory that is stated; empty without one."""
     amounts = (match["free"] or match["free2"] for match in _MEMORY.finditer(text))
@@ -109,8 +121,23 @@ def _device(text: str) -> str:
     stated = _DEVICE.search(text)
     if stated is None:
         return ""
+    if stated["gaudi"]:
+        return f"Gaudi {stated['gaudi']}"
     return (
         f"GPU {stated['ordinal']} as its process counts them" if stated["ordinal"] else f"GPU {stated[1] or stated[2]}"
+    )
+
+
+def _devices(signals: Iterable[Signal]) -> str:
+    """Return the devices that the lines of a fault name, the first few by name; empty without any."""
+    names = dict.fromkeys(
+        filter(None, (_device(f"{item.line}\n{item.captures.get('message', '')}"[:4000]) for item in signals))
+    )
+    shown, left = list(names)[:_DEVICES], len(names) - _DEVICES
+    return (
+        f"{', '.join(shown)} and {left} more"
+        if left > 0
+        else " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
     )
 
 

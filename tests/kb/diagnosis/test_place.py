@@ -146,11 +146,18 @@ def test_a_save_that_ended_is_not_the_stage_of_the_end() -> None:
     assert report_of(STEPS + LAST + begun + done + raised("step")).progress.stage == "iterating"
 
 
+def test_a_loop_that_was_only_announced_is_no_stage() -> None:
+    """The line before a loop, or its bar at 0, does not show that the loop made a step; frames of a step do."""
+    for begun in ("Training starts at step 1\n", "  0%|          | 0/15 [00:00<?, ?it/s]\n"):
+        found = report_of(begun + "RuntimeError: it broke\n")
+        assert (found.diagnoses[0].stage, found.diagnoses[0].iteration, found.progress.stage) == (None, None, None)
+        assert report_of(begun + raised("train_step")).diagnoses[0].stage == "iterating"
+
+
 def test_a_launcher_that_stops_the_others_begins_no_teardown() -> None:
     """Its lines may come before the traceback of the rank that failed first."""
     stop = "W0420 08:33:44.940000 36108 torch/distributed/elastic/multiprocessing/api.py:1012] Sending process 36199 closing signal SIGTERM\n"
-    begun = "Training starts at step 1\n"
-    assert report_of(begun + stop + raised("go")).diagnoses[0].stage == "iterating"
+    assert report_of(STEPS + stop + raised("go")).diagnoses[0].stage == "iterating"
     assert report_of(stop + raised("train_step")).diagnoses[0].stage == "iterating"
 
 

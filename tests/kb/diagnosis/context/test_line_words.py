@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.context.line_words import of_line
+from kb.diagnosis.context.line_words import of_lines
 from kb.facts.signals import Signal
 from kb.model import Resource
 from kb.rulebase.circumstances import OF_FINDING
@@ -42,7 +42,7 @@ ALL = frozenset(OF_FINDING)
 )  # fmt: skip
 def test_only_what_the_line_states_is_told(line: str, stated: dict[str, str]) -> None:
     """An address of all interfaces is no host, and of a copy the target counts."""
-    found = of_line(Signal("rule#line", 0, 0, line, "line", Resource()), ALL)
+    found = of_lines((Signal("rule#line", 0, 0, line, "line", Resource()),), ALL)
 
     assert {name: value for name, value in found.items() if value and name in stated} == stated
     assert bool(stated) or not any(found.values())
@@ -52,7 +52,15 @@ def test_what_is_not_asked_for_is_not_looked_for() -> None:
     """Expressions are compiled when they are first used."""
     line = "connect to (cn-1, 29400): Connection refused"
 
-    assert of_line(Signal("rule#line", 0, 0, line, "line", Resource()), frozenset({"to_port", "frame"})) == {
+    assert of_lines((Signal("rule#line", 0, 0, line, "line", Resource()),), frozenset({"to_port", "frame"})) == {
         "to_host": "cn-1",
         "to_port": "29400",
     }
+
+
+def test_all_devices_that_lines_name_are_named() -> None:
+    """One of several is not the one at fault; a line that names none says nothing of the others."""
+    lines = ("habanalabs hl2: CPU-CP timeout", "the node is drained", "habanalabs hl6: CPU-CP timeout")
+    signals = [Signal("rule#line", 0, at, line, "line", Resource()) for at, line in enumerate(lines)]
+
+    assert of_lines(signals, frozenset({"device_name"})) == {"device_name": "Gaudi hl2 and Gaudi hl6"}
