@@ -20,7 +20,7 @@ _ALTERNATIVE = lazy_compile(
 )  # a clause that takes the place of the one before
 _RANK = lazy_compile(r"\b([Rr])ank \{rank\}")
 _SPEAKER = "Rank {rank}: "
-_PLACES: Mapping[str, str] = {"rank": "a rank", "node": "the node", "gpu": "the GPU"}  # if no line names one
+_PLACES: Mapping[str, str] = {"rank": "a process", "node": "the node", "gpu": "the GPU"}  # if no line names one
 
 
 _UNENDED = lazy_compile(r"(?<=\w) (?:by|of|for|from|to|with|at|in order to \w{1,20})$")  # of what goes on in the log
@@ -45,7 +45,7 @@ def fill(text: str, words: Mapping[str, str]) -> str:
     open_ = _CLAUSE.sub(clause, text)
     begun = open_
     if not words.get("rank"):
-        open_ = _RANK.sub(lambda hole: "A rank" if hole[1] == "R" else "a rank", open_.removeprefix(_SPEAKER))
+        open_ = _RANK.sub(lambda hole: "A process" if hole[1] == "R" else "a process", open_.removeprefix(_SPEAKER))
     filled = HOLE.sub(word, open_)
     first = HOLE.match(open_)  # a phrase for a place that begins a sentence
     phrased = begun.startswith(_SPEAKER) or (first is not None and first[1] in _PLACES and not words.get(first[1]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, has_place
@@ -16,6 +16,7 @@ from kb.report import ONE_END, EvidenceItem, Suspect
 ALL_ALIKE = 0.8  # share of ranks (nodes) that show it, from which on it concerns the whole job
 MANY_NODES = 4  # nodes whose kernels report it, from which on it no longer concerns single nodes
 _SLURM = lazy_compile(r"(?:\d{1,6}: )?(?:srun|slurmstepd|slurmctld|slurmd|salloc|sbatch): ")
+MANY_GPUS = 4  # of one node that report it, from which on the node is named instead
 FIRST_ALONE = 60.0  # seconds by which a process must precede all others to be a case of its own
 
 
@@ -60,8 +61,8 @@ def hardware_suspects(
     speaking: dict[str | None, list[SuspectClaim]] = {}
     for suspect_claim in own:
         speaking.setdefault(suspect_claim.place.node, []).append(suspect_claim)
-    found: dict[tuple[str | None, int | None], Suspect] = {}
-    for suspect_claim in hardware:
+    found: dict[tuple[str | None, int | None, str], Suspect] = {}
+    for suspect_claim in _of_whole_nodes(hardware):
         node, rank = suspect_claim.place.node, suspect_claim.place.rank
         if not has_place(suspect_claim.place):
             continue
@@ -71,8 +72,9 @@ def hardware_suspects(
         why = _reporter(suspect_claim)
         if beside:
             why = f"{why}, and by its own process"
+        pci = suspect_claim.pci if rank is None else ""
         found.setdefault(
-            (node, rank), to_suspect(replace(suspect_claim, place=replace(suspect_claim.place, rank=rank)), why)
+            (node, rank, pci), to_suspect(replace(suspect_claim, place=replace(suspect_claim.place, rank=rank)), why)
         )
     told = {suspect.node for suspect in found.values() if suspect.rank is not None or suspect.gpu is not None}
     kept = [suspect for suspect in found.values() if suspect.kind != "node" or suspect.node not in told]
@@ -81,6 +83,17 @@ def hardware_suspects(
     if kept:
         return with_scores((*kept, *others))
     return first_in_time(own) or _node_of_unplaced(hardware, places)
+
+
+def _of_whole_nodes(hardware: Sequence[SuspectClaim]) -> Iterator[SuspectClaim]:
+    """Yield the claims, those about many GPUs of one node as claims about the node: what they share fails, or all do."""
+    devices: dict[str | None, set[str]] = {}
+    for claim in hardware:
+        devices.setdefault(claim.place.node, set()).update([claim.pci] if claim.pci else [])
+    for claim in hardware:
+        node = claim.place.node
+        many = node is not None and claim.place.rank is None and len(devices[node]) >= MANY_GPUS
+        yield replace(claim, pci="") if many else claim
 
 
 def _reporter(claim: SuspectClaim) -> str:

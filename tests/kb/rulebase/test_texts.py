@@ -17,7 +17,7 @@ from kb.rulebase.texts import fill, fill_command, gaps, in_every_case
         ("lost {node}[? on port {port}].", {"node": "n1"}, "lost n1."),
         ("lost {node}[? on port {port}].", {"port": "4"}, "lost the node on port 4."),
         ("[?{a} and {b}]", {"a": "x"}, ""),
-        ("Rank {rank} ran out of memory on {gpu}.", {}, "A rank ran out of memory on the GPU."),
+        ("Rank {rank} ran out of memory on {gpu}.", {}, "A process ran out of memory on the GPU."),
         ("The log of rank {rank}", {"rank": "3"}, "The log of rank 3"),
         ("Rank {rank}: {call|a kernel} failed.", {}, "A kernel failed."),
         ("Rank {rank}: {call|a kernel} failed.", {"rank": "3"}, "Rank 3: a kernel failed."),

@@ -412,3 +412,24 @@ def test_a_syntax_error_is_where_the_source_is_and_not_where_it_was_imported(bas
     assert "heads.py:211" in text
     assert "train.py:3" not in text
     assert "which values" not in text
+
+
+def test_gpus_of_one_node_that_fail_together_are_not_told_as_one(base: tuple[Knowledge, Matcher]) -> None:
+    """From four on, the node is named; of two, both."""
+
+    def lost(count: int) -> Report:
+        line = "Oct  7 08:00:0{at} node-3 kernel: NVRM: Xid (PCI:0000:{at}c:00): 79, pid=47, GPU has fallen off the bus.\n"
+        return report(base, kernel="".join(line.format(at=at) for at in range(1, count + 1)))
+
+    many, two = lost(8).diagnoses[0], lost(2).diagnoses[0]
+
+    assert "GPU 0000:1c:00 and 7 more of node-3" in many.summary
+    assert [(item.kind, item.node) for item in many.suspects] == [("node", "node-3")]
+    assert [item.gpu.pci for item in two.suspects if item.gpu] == ["0000:1c:00", "0000:2c:00"]
+
+
+def test_no_node_is_spoken_of_that_no_line_names(base: tuple[Knowledge, Matcher]) -> None:
+    """Nor a rank, where a process need not be one."""
+    killed = report(base, train="run.sh: line 8: 4711 Killed                  python train.py\n").diagnoses[0]
+
+    assert killed.summary.startswith("A process was killed with SIGKILL")
