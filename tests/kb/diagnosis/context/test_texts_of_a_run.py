@@ -418,7 +418,9 @@ def test_gpus_of_one_node_that_fail_together_are_not_told_as_one(base: tuple[Kno
     """From four on, the node is named; of two, both."""
 
     def lost(count: int) -> Report:
-        line = "Oct  7 08:00:0{at} node-3 kernel: NVRM: Xid (PCI:0000:{at}c:00): 79, pid=47, GPU has fallen off the bus.\n"
+        line = (
+            "Oct  7 08:00:0{at} node-3 kernel: NVRM: Xid (PCI:0000:{at}c:00): 79, pid=47, GPU has fallen off the bus.\n"
+        )
         return report(base, kernel="".join(line.format(at=at) for at in range(1, count + 1)))
 
     many, two = lost(8).diagnoses[0], lost(2).diagnoses[0]
