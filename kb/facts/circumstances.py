@@ -124,7 +124,7 @@ class RunCircumstances:
 
     @cached_property
     def _lines(self) -> list[str]:
-        return list(_texts(self._facts))
+        return list(dict.fromkeys(_texts(self._facts)))  # ranks print much alike, and order tells nothing here
 
     def _determined(self, name: str) -> str:
         facts, places = self._facts, self._places

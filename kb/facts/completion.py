@@ -83,7 +83,8 @@ class Completion:
 def completion(facts: Facts) -> Completion:
     """Return how the job ended, with the evidence."""
     state = scheduler_state(facts.evidence.job, (item for _, item in facts.structures("platform_event")))
-    found = [_stream_ends(facts, index) for index in _by_rank(facts)]
+    short = cut_short(facts)
+    found = [_stream_ends(facts, index, short=short) for index in _by_rank(facts)]
     reported = _first_of("completed", found) or tuple(_at_last_step(facts))
     planned = _first_of("planned", found) if not reported else ()
     against = tuple(_against(facts))
@@ -93,7 +94,7 @@ def completion(facts: Facts) -> Completion:
     succeeded = state is not None and state.outcome == "succeeded"
     if succeeded and not ends:
         ends = planned = tuple(_asked_to_stop(facts))[:_ENDS]
-    if not against and (ends or (succeeded and not cut_short(facts))):
+    if not against and (ends or (succeeded and not short)):
         by_state = (EndSign(f"its {state.stated}"),) if succeeded and state is not None else ()
         return Completion("completed" if reported or not planned else "stopped", (*by_state, *ends), (), state, ends)
     if not succeeded and (going := _going(facts, state, against)):
@@ -116,10 +117,10 @@ def _by_rank(facts: Facts) -> list[int]:
     return [index for _, index in ordered if facts.streams[index].summary.ref.group == "logs"]
 
 
-def _stream_ends(facts: Facts, index: int) -> Mapping[str, EndSign]:
+def _stream_ends(facts: Facts, index: int, *, short: bool) -> Mapping[str, EndSign]:
     """Return the last reported end of each kind in one log, if the log does not start again after it.
 
-    Kinds: "completed", and "planned" for a limit of time or steps that the run sets itself.
+    `short`: whether the steps of all logs end well before the planned total. Kinds: "completed", and "planned" for a limit of time or steps that the run sets itself.
     """
     stream = facts.streams[index]
     found: dict[str, EndSign] = {}
@@ -135,17 +136,15 @@ def _stream_ends(facts: Facts, index: int) -> Mapping[str, EndSign]:
     if all(is_forwarded(line) for _, line in lines):
         lines = _before_forwarded(stream)
     for end in end_lines(lines):
-        if is_of_tracker(end.line) and cut_short(facts):
+        if is_of_tracker(end.line) and short:
             continue
         if end.how not in found and _is_last(facts, index, end.offset, end.line):
             found[end.how] = EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
-    return found or _inferred_end(facts, index)
+    return found or ({} if short else _inferred_end(facts, index))
 
 
 def _inferred_end(facts: Facts, index: int) -> Mapping[str, EndSign]:
     """Return the end that the last lines of a log show without naming it."""
-    if cut_short(facts):
-        return {}
     summary = facts.streams[index].summary
     lines = list(tail_lines(summary))
     if (last := closed_last_epoch(lines, list(head_lines(summary)))) is not None and _is_last(

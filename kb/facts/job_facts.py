@@ -220,10 +220,10 @@ class Facts:
 
         A later attempt that fails before its first step may fail of the same cause, which then still stands.
         """
-        own, last = self._attempts[stream], max(self._attempts, default=0)
+        own = self._attempts[stream]
         if self.evidence.hang.called and self.streams[stream].attempt(offset)[1] is not None:
             return True
-        return own < last and (self.evidence.hang.called or self._newest_steps)
+        return own < self._last_attempt and (self.evidence.hang.called or self._newest_steps)
 
     @cached_property
     def _attempts(self) -> list[int]:
@@ -236,9 +236,13 @@ class Facts:
         return [int(found[1]) if found else last for found in named]
 
     @cached_property
+    def _last_attempt(self) -> int:
+        return max(self._attempts, default=0)  # asked for each line that a rule matches
+
+    @cached_property
     def _newest_steps(self) -> bool:
         """Whether the last attempt of torchrun's folders logged a step."""
-        last = max(self._attempts, default=0)
+        last = self._last_attempt
         newest = (facts for facts, number in zip(self.streams, self._attempts, strict=True) if number == last)
         return any(point.step for facts in newest if _ATTEMPT.search(facts.summary.ref.uri) for point in facts.points)
 
