@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 
-from kb.facts.cancellations import cancelled_at
 from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
 from kb.facts.epoch_counts import formats_in_epochs, furthest
+from kb.facts.late_lines import cancelled_at, driver_ended
 from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
 from kb.facts.stages import Offsets, Stages
 from kb.facts.starts import Course, begun_again, later_starts
@@ -55,8 +55,9 @@ class StreamFacts:
         self._of_run = [p for p in points if p.step is not None and p.format not in self.in_epochs]
         self._run_offsets = [p.offset for p in self._of_run]
         self._point_offsets = [p.offset for p in points]
-        self._cancelled = cancelled_at(summary.structures, points)
         self.exceptions = [structure for structure in summary.structures if structure.kind == "exception"]
+        self._cancelled = cancelled_at(summary.structures, points)
+        self._driver_ended = driver_ended(summary, self.exceptions)
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
         excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
         self.ends = [structure for structure in summary.structures if structure.kind == "run_end"]
@@ -148,7 +149,8 @@ class StreamFacts:
         An exception that a worker does not handle ends its task, and with it the driver's next step. What was handled before
         the last step is handled after it, too.
         """
-        raised = [item for item in self.exceptions if item.resource.pid is not None]
+        own = [item for item in self.exceptions if item.resource.pid is not None]
+        raised = [item for item in own if structure_start(item) < self._driver_ended]
         if not raised or not self._point_offsets:
             return []
         last = self._point_offsets[-1]
@@ -242,8 +244,7 @@ class StreamFacts:
 
     def steps_after(self, offset: int) -> int:
         """Return how many further training steps were logged after an offset."""
-        later = self.points[bisect_right(self._point_offsets, offset) :]
-        # if every epoch ends at the same step, each of these lines is progress
+        later = self.points[bisect_right(self._point_offsets, offset) :]  # each end of an epoch is progress
         return len({p.step if p.step is not None and p.step != p.total else -p.offset for p in later})
 
     def reached_last_step(self) -> int:
@@ -278,8 +279,8 @@ class StreamFacts:
         over = self.completed is not None and self.completed > offset
         if over or any(start <= offset < end for start, end in self._excused):
             return True
-        steps = 0 if offset in self._cancelled else self.steps_after(offset)
-        return steps >= PROGRESS_AFTER or self.resumed(offset)
+        late = offset in self._cancelled or offset >= self._driver_ended
+        return (not late and self.steps_after(offset) >= PROGRESS_AFTER) or self.resumed(offset)
 
     def resumed(self, offset: int) -> bool:
         """Whether another attempt in this log made a step after an offset: what ended the one before is behind it."""
@@ -292,9 +293,9 @@ class StreamFacts:
 
     def left_behind(self, offset: int) -> bool:
         """Whether nothing but the first steps of another attempt shows that the run continued after an offset."""
-        excused = any(start <= offset < end for start, end in self._excused)
         done = self.completed is not None and self.completed > offset
-        return self.resumed(offset) and not excused and not done and self.steps_after(offset) < PROGRESS_AFTER
+        done = done or any(start <= offset < end for start, end in self._excused)
+        return self.resumed(offset) and not done and self.steps_after(offset) < PROGRESS_AFTER
 
     @cached_property
     def _work(self) -> tuple[tuple[WorkCount, ...], ...]:
@@ -337,8 +338,7 @@ class StreamFacts:
         """
         if self.raised_by_main(offset):
             return False
-        low = bisect_right(self._recovered, offset - 1)
-        high = bisect_right(self._recovered, offset + RECOVERY)
+        low, high = bisect_right(self._recovered, offset - 1), bisect_right(self._recovered, offset + RECOVERY)
         return any(rank is None or recovery.resource.rank in (None, rank) for recovery in self._recoveries[low:high])
 
     def outlives_command(self, offset: int, line: str) -> bool:

@@ -12,6 +12,7 @@ from kb.model import ProgressPoint
 
 FALLS, HELD = 5, 5  # lines of the decay before a jump, and lines after it
 PLUNGE, SERVED = 8, 5  # falls of the loss scale in a row, and losses that were logged before them
+LATE, STARTS_BELOW = 5, 128.0  # falls in a row, the first of them to a scale far below that of a start
 MOST_RUNS = 3  # maximum number of runs in one file, distinguished by their planned steps
 
 
@@ -174,7 +175,8 @@ def scale_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
 def _plunge(falls: Sequence[ProgressPoint], trained: Sequence[int]) -> list[ProgressPoint]:
     """Return the falls at the end of the log that halve the scale without a pause, down to 2 or less; empty if too few.
 
-    `trained`: offsets of the losses. The scale must have served for steps before; at the start it is meant to fall.
+    `trained`: offsets of the losses. The scale must have served for steps before; at the start it is meant to fall, from
+    a value so high that a fall that begins low is a later one.
     """
     steep = list(falls[-1:])
     for earlier, later in reversed(list(pairwise(falls))):
@@ -183,5 +185,7 @@ def _plunge(falls: Sequence[ProgressPoint], trained: Sequence[int]) -> list[Prog
         steep.insert(0, earlier)
     before = sum(offset < steep[0].offset for offset in trained) if steep else 0
     during = sum(steep[0].offset < offset for offset in trained) if steep else 0
-    fell = len(steep) >= PLUNGE and (steep[-1].loss_scale or math.inf) <= 2.0
-    return steep if fell and before >= SERVED and during <= len(steep) else []
+    fell = bool(steep) and (steep[-1].loss_scale or math.inf) <= 2.0 and during <= len(steep)
+    served = len(steep) >= PLUNGE and before >= SERVED
+    late = len(steep) >= LATE and (steep[0].loss_scale or math.inf) <= STARTS_BELOW
+    return steep if fell and (served or late) else []

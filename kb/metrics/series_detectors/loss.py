@@ -97,7 +97,31 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         spikes = usual and len(before) >= least and _spikes(point.loss or 0.0, before, after[:3], params)
         if (leaps or spikes) and not _loss_recovers(point.loss or 0.0, before, after):
             return _spike(losses, index, median(before))
-    return _turns_upward(losses, params) or _climbs(losses, params) or _stays_above(losses, params)
+    return (
+        _runs_away(losses, params)
+        or _turns_upward(losses, params)
+        or _climbs(losses, params)
+        or _stays_above(losses, params)
+    )
+
+
+def _runs_away(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """Detect a loss that runs off below zero, to 100,000 times the size of its first losses, and stays there.
+
+    A loss of its right sign and size falls to its minimum. One that is negative by nature, such as
+    an actor's, can grow to a few thousand times its first size.
+    """
+    values = [p.loss or 0.0 for p in losses]
+    usual = max((abs(value) for value in values[:CLIMB_LEAST]), default=0.0)
+    far = -params.get("away", 1e5) * max(usual, 1.0)
+    if len(values) < 3 * CLIMB_LEAST or max(values[-CLIMB_LEAST:]) > far:
+        return None
+    index = next(at for at in range(len(values)) if max(values[at:]) < min(0.0, 0.1 * far))
+    point, lowest = losses[index], min(losses, key=lambda p: p.loss or 0.0)
+    text = f"loss runs off from {usual:.4g} to {lowest.loss:.4g} from step {step_label(point)} on"
+    captures = (("level", f"{usual:.4g}"), ("value", f"{lowest.loss:.4g}"), ("end", "below"))
+    more = tuple(dict.fromkeys(p for p in (lowest, losses[-1]) if p is not point))
+    return SeriesFinding(point, text, captures, more)
 
 
 def _of_last_run(losses: Sequence[ProgressPoint]) -> Sequence[ProgressPoint]:

@@ -177,3 +177,17 @@ def test_steps_until_the_kill_do_not_survive_a_cancelled_job() -> None:
     """Slurm leaves the processes some time before it kills them; steps hours later are those of another attempt."""
     assert not after_cancellation(5, 10, 15, 20)
     assert after_cancellation(5, 10, 1200, 1210)
+
+
+def after_driver(*later: str) -> bool:
+    """Whether a run counts as continued after its driver's main program failed, with these lines behind."""
+    error = 'Traceback (most recent call last):\n  File "/srv/drive.py", line 7, in <module>\n    get(parts)\nOSError: [Errno 5] x\n'
+    return StreamFacts(scanned(STEPS + error + "".join(later), BOOK)).went_on(len(STEPS))
+
+
+def test_lines_of_workers_do_not_survive_their_driver() -> None:
+    """What a driver forwards can arrive after its failure; its own lines, or steps, show that it went on."""
+    forwarded = [f"(work pid=77{n}) step {n}/9000 | loss 2.5\n" for n in range(4000, 4009)]
+    assert not after_driver(*forwarded)
+    assert after_driver(*(line.partition(") ")[2] for line in forwarded))
+    assert after_driver(*forwarded, "driver: the part is computed again\n")
