@@ -137,8 +137,10 @@ class _Search:
 
     def _explained(self, event: BadEvent) -> bool:
         low, high = event.span
+        # what a header announces is on the next line
+        ahead = high + 1 if _SAYS_NOTHING.search(event.line) else 0
         return any(
-            start <= event.offset < end or (low <= start < high and event.kind == "exception")
+            start <= event.offset < end or (low <= start < high and event.kind == "exception") or high <= start <= ahead
             for start, end in self._symptoms.covered.get(event.stream, ())
         )
 

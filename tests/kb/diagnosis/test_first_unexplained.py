@@ -69,6 +69,14 @@ def test_a_known_cause_covers_its_line() -> None:
     assert first(text + lost(0) + lost(1)) is None
 
 
+def test_a_header_is_explained_with_the_line_below_it() -> None:
+    """torch_npu announces the error of the library on a line of its own, which says nothing else."""
+    header = "[ERROR] 2026-11-03-04:12:30 (PID:71, Device:0, RankID:2) ERR00100 PTA call acl api failed.\n"
+    known = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    assert first(header + known) is None
+    assert first(header + "EX9999: the part is not there\n" + lost(0)) is not None
+
+
 def test_what_many_ranks_print_is_nobodys_own() -> None:
     """An error of the same form on all ranks does not single one out."""
     text = "".join(f"[rank{rank}]: ERROR census: shard {rank} unaccounted for\n" for rank in range(3))
