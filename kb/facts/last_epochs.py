@@ -16,7 +16,8 @@ _CUT = 400  # characters of a line that are read
 _MOST = 400  # lines at the end of a log that are read
 _EARLIER = 2  # epochs before the last one whose lines must have the same form
 _PLACE = lazy_compile(r"(?<![\d/.])(\d{1,6}) ?/ ?(\d{1,6})(?![\d/.])")
-_FIGURE = lazy_compile(r"(?i)\b(?:loss|acc(?:uracy)?|iou|f1|auc|map|bleu|ppl|perplexity|error)\b\w{0,12} ?[:=]? ?-?\d")
+_FIGURE = lazy_compile(r"(?i)\b(?:loss|acc(?:uracy)?|iou|f1|auc|map|bleu|ppl|perplexity)\b\w{0,12} ?[:=]? ?-?\d")
+_FIGURES = ("loss", "acc", "iou", "f1", "auc", "map", "bleu", "ppl", "perplexity")  # one of them is in each such line
 _BAR = lazy_compile(r"\d%\||it/s|s/it|\[\d{1,3}:\d\d<")
 _DIGITS = lazy_compile(r"-?\d[\d.e+-]*")
 _SCORE = lazy_compile(
@@ -64,7 +65,8 @@ def closed_last_epoch(lines: Sequence[tuple[int, str]], start: Sequence[tuple[in
 def _told(line: str) -> tuple[str, int, int] | None:
     """Return the form of a line of figures of one epoch, its number, and the number of epochs; None for other lines."""
     text = line[:_CUT]
-    found = _PLACE.search(text)
+    low = text.lower()
+    found = _PLACE.search(text) if "/" in low and any(word in low for word in _FIGURES) else None
     if found is None or _BAR.search(text) or _FIGURE.search(text, found.end()) is None:
         return None
     if len(_PLACE.findall(text)) > 1:  # a step within the epoch

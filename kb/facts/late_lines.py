@@ -13,7 +13,6 @@ from kb.scanning.summary import StreamSummary, tail_lines
 
 # seconds between Slurm's message and the SIGKILL (KillWait is 30 s by default, GraceTime of a partition a few minutes)
 _KILL_WAIT = 300.0
-_MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
 _NUMBERS = lazy_compile(r"\x1b\[[\d;]{0,8}m|\d[\d.]*")
 _CUT = 400  # characters of a line that are read
 _SKEW = 2.0  # seconds between the clocks of the node and of the program
@@ -34,6 +33,11 @@ def cancelled_at(structures: Iterable[Structure], points: Sequence[ProgressPoint
     return frozenset(found)
 
 
+def _starts_in_main(item: Structure) -> bool:
+    """Whether the frames of an exception start in a main program."""
+    return str(item.fields.get("frames") or "").partition("\n")[0].endswith(" in <module>")
+
+
 def _form(line: str) -> str:
     """Return a line without its numbers and its colours."""
     return _NUMBERS.sub("#", line[:_CUT]).strip()
@@ -44,13 +48,15 @@ def driver_ended(summary: StreamSummary, exceptions: Sequence[Structure]) -> flo
 
     The whole end of the log from there on must be at hand.
     """
-    mains = [structure_start(item) for item in exceptions if _MAIN_START.match(str(item.fields.get("frames") or ""))]
+    mains = [structure_start(item) for item in exceptions if _starts_in_main(item)]
     if not mains or mains[-1] < summary.tail_offset:
         return math.inf
     start, spans = mains[-1], [(structure_start(item), item.end) for item in exceptions]
     later = [(at, line) for at, line in tail_lines(summary) if at >= start and line.strip()]
+    if not any(is_forwarded(line) for _, line in later):
+        return math.inf
     forwarded = "\n".join(_form(line) for _, line in later if is_forwarded(line))
     # a bar that is drawn over itself is forwarded as one line and kept as several
     own = [at for at, line in later if not is_forwarded(line) and _form(line) not in forwarded]
     apart = [at for at in own if not any(first <= at < end for first, end in spans)]
-    return start if not apart and forwarded else math.inf
+    return start if not apart else math.inf

@@ -16,6 +16,7 @@ from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
 
 LAST = 40  # lines at the end of a log that are searched
+_DONE_LONG = 40  # characters at most of a line that says no more than that the program is done
 _RESULT_LINES = 4  # the last word of a program and what it says of its results
 _CUT = 600  # characters of a line that are searched
 
@@ -244,7 +245,7 @@ def done_after_results(lines: Sequence[tuple[int, str]]) -> EndLine | None:
     The word alone ends a step of a program as often as the whole. `lines`: offset and text, in order.
     """
     last = [(offset, line) for offset, line in lines if line.strip()][-_RESULT_LINES:]
-    if not last or _DONE.fullmatch(COLOUR.sub("", last[-1][1][:_CUT]).strip()) is None:
+    if not last or len(last[-1][1]) > _DONE_LONG or _DONE.fullmatch(COLOUR.sub("", last[-1][1][:_CUT]).strip()) is None:
         return None
     saved = any(_RESULT.search(line[:_CUT]) and not save_lost(line) and not not_saved(line) for _, line in last[:-1])
     return EndLine("completed", *last[-1]) if saved else None

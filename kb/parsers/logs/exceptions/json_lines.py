@@ -38,7 +38,7 @@ def tracebacks_in(window: bytes, at: int) -> Iterator[tuple[int, bytes, int]]:
 
 def is_member(line: bytes) -> bool:
     """Whether a line, without its prefixes, is a member of a JSON object that is printed over several lines."""
-    return _MEMBER.match(line) is not None
+    return line[:1].isspace() and line.lstrip()[:1] == b'"' and _MEMBER.match(line) is not None
 
 
 def failure_in_member(line: bytes, above: Sequence[tuple[int, bytes]]) -> tuple[bytes, int] | None:
