@@ -309,14 +309,18 @@ def _deliver(
     """Print the answer, write the requested picture and page, and store it."""
     memory.promise(answer, bundle)
     to_learn = answer.report.verdict == "no_match" and not (options.as_json or options.verbose)
+    unsettled = any(gap.code == "state_unknown" for gap in answer.report.gaps) and not options.names_a_job
+    to_settle = unsettled and not (options.as_json or options.verbose)
     print_answer(
         known,
         answer,
         as_json=options.as_json,
         verbose=options.verbose,
         consoles=memory.consoles(answer.report),
-        above=int(to_learn),
+        above=int(to_learn or to_settle),
     )
+    if to_settle and sys.stdout.isatty():
+        say("Once you know how it ended: diagnose again with --state COMPLETED, FAILED or RUNNING.")
     if to_learn and sys.stdout.isatty():
         say("Once you know the cause: -v shows a command that makes a rule of it.")
     if options.picture is not None:

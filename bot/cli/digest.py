@@ -39,9 +39,17 @@ def run(
     with Database(database_url()) as store:
         digest = compute(store, tenant, wanted, where, until=now, faults=knowledge().rulebook.faults, by_hand=by_hand)
         left_out = 0 if by_hand else made_by_hand(store, tenant, wanted, where)
+        this_week = week_of(now, where)
+        newer = 0 if week is not None or digest.failures else made_by_hand(store, tenant, this_week, where)
     if left_out:
         say(
             f"{many(left_out, 'failure')} diagnosed from files, not from a cluster: not counted. --by-hand counts {'it' if left_out == 1 else 'them'}.",
+            err=True,
+        )
+    if newer:
+        say(
+            f"{many(newer, 'failure')} of this week {'was' if newer == 1 else 'were'} diagnosed from files: "
+            f"`signalbox digest --week {this_week} --by-hand` counts {'it' if newer == 1 else 'them'}.",
             err=True,
         )
     if html is not None:

@@ -137,7 +137,8 @@ def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:
         return Refusal("gone", ("No incident was given.",))
     first = cases[0]
     if first.fault is None:
-        return Refusal("unnamed", (f"Incident {first.id} has no confirmed fault: close it with a fault first.",))
+        close = f"close it with a fault first, in Slack or with `signalbox incidents close {first.id} --cause FAULT`"
+        return Refusal("unnamed", (f"Incident {first.id} has no confirmed fault: {close}.",))
     if first.fault not in rulebook.faults:
         return Refusal(
             "unnamed",

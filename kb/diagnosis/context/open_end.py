@@ -26,7 +26,7 @@ _NOTHING = lazy_compile(
 _SAVES = lazy_compile(
     r"(?i)\b(?:sav(?:ed|ing)|wrote|writ(?:ing|ten)|stor(?:ed|ing))\b.{0,80}(?:model|checkpoint|ckpt|weights|state|snapshot|epoch)"
 )
-_LAST_EPOCH = lazy_compile(r"(?i)\bepochs?\W{0,4}(\d{1,7}) ?(?:/|of) ?\1\b(?!/)")
+_EPOCH = lazy_compile(r"(?i)(?:\bepochs?\W{0,4}|\[ ?valid(?:ation)? ?\| ?)(\d{1,7}) ?(?:/|of) ?(\d{1,7})\b(?!/)")
 _NOT_SAVED = lazy_compile(r"(?i)\b(?:not|never|every|fail\w*|error|cannot|could|unable|if|when)\b")
 
 
@@ -36,10 +36,10 @@ def open_end(done: Progress, facts: Facts) -> str:
     step, total = done.last_iteration, done.total_iterations
     if any(stream.points and stream.stages.closing for stream in streams):
         return "its training loop is over and no error follows, but its own end is not logged"
+    if epoch := _last_epoch(streams):  # says more than a bar, which may be that of a part of it
+        return f"its logs end in the last epoch, {epoch} of {epoch}, without an error, but its own end is not logged"
     if step is not None and total and step >= total:
         return f"it reached its last step, {step} of {total}, and no error follows, but its own end is not logged"
-    if epoch := _last_epoch(streams):
-        return f"its logs end in the last epoch, {epoch} of {epoch}, without an error, but its own end is not logged"
     trained = [stream for stream in streams if stream.points] or streams
     if trained and all(_ends_in_save(stream) for stream in trained):
         reached = f" after step {step}" if step is not None else ""
@@ -51,9 +51,13 @@ def open_end(done: Progress, facts: Facts) -> str:
 
 
 def _last_epoch(streams: Sequence[StreamFacts]) -> str:
-    """Return the number of the last epoch, if the last lines of a log are of it; else empty."""
-    ends = (text for stream in streams for _, text in last_lines(stream, LINES))
-    return next((found[1] for text in ends if (found := _LAST_EPOCH.search(text[:_CUT]))), "")
+    """Return the number of the last epoch, if the last count of epochs at the end of a log is of it; else empty."""
+    for stream in streams:
+        lines = reversed([text for _, text in tail_lines(stream.summary)])
+        found = next((found for text in lines if (found := _EPOCH.search(text[:_CUT]))), None)
+        if found is not None and int(found[1]) == int(found[2]) > 0:
+            return str(int(found[1]))
+    return ""
 
 
 def _ends_in_save(stream: StreamFacts) -> bool:

@@ -62,5 +62,7 @@ def test_what_people_diagnose_from_files_is_counted_only_on_request(signalbox):
     assert (loads(plain.out).failures, loads(whole.out).failures) == (0, 1)
     assert "1 failure diagnosed from files, not from a cluster: not counted. --by-hand counts it." in plain.err
     assert "by-hand" not in whole.err
-    assert signalbox("digest", "--html", "-").out.startswith(b"<!doctype html>")
+    last = signalbox("digest", "--html", "-")
+    assert last.out.startswith(b"<!doctype html>")
+    assert f"`signalbox digest --week {week} --by-hand` counts it." in last.err
     assert not (signalbox.cwd / "-").exists()

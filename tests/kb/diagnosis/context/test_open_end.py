@@ -42,6 +42,11 @@ def paddle(last: int, total: int) -> str:
         (paddle(20, 20), "it reached its last step, 20 of 20, and no error follows, but its own end is not logged"),
         (steps(20, 500) + "saving model to out/last.pt\n", "its logs end with a save after step 20"),
         ("epoch 1/9 loss 0.3\nepoch 9/9 loss 0.2\n", "its logs end in the last epoch, 9 of 9"),
+        (
+            "[ Valid | 40/40 ] loss = 0.1, acc = 0.97\n100%|#####| 7/7 [00:02<00:00, 10.7it/s]\naccuracy: 0.9\nF1: 0.8\nrecall: 0.7\n",
+            "its logs end in the last epoch, 40 of 40",
+        ),
+        ("Epoch 9/9\nEpoch 2/9\nstep 5/5 loss 0.2\n", "it reached its last step, 5 of 5"),
     ],
 )
 def test_how_far_the_run_came_is_said(text: str, told: str) -> None:
