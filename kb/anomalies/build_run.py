@@ -175,7 +175,8 @@ def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) 
     """The streams, by `uri`, that several ranks share and whose lines name them: there the ranks are compared, not the streams.
 
     A job of `FEWEST_NODES` nodes or more, which are fewer than its ranks, is compared by node: of two or three, none is the odd one.
-    Several streams that name the same ranks, fewer than the job has, name those of their own node each: they stay whole.
+    Several streams that name the same ranks, fewer than the job has, name those of their own node each: they stay whole. So do
+    all if some name ranks, not all of the job, and another, about as long, does not.
     """
     nodes = {table.ref.resource.node for table in tables if table.ref.resource.node}
     nodes |= {node for table in tables for seen in table.templates.values() for node in seen.nodes}
@@ -185,12 +186,18 @@ def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) 
     found: dict[str, frozenset[int]] = {}
     for table in tables:
         spoken = sum(sum(seen.ranks.values()) for seen in table.templates.values())
-        mixed = table.ref.resource.rank is None and table.ref.kind == "job"
-        if mixed and len(table.endings) >= FEWEST_RANKS and spoken >= MOSTLY * table.events:
+        if _is_mixed(table) and len(table.endings) >= FEWEST_RANKS and spoken >= MOSTLY * table.events:
             found[table.ref.uri] = frozenset(table.endings)
     every = frozenset[int]().union(*found.values())
     twice = sum(map(len, found.values())) > len(every)
-    return frozenset() if twice and len(every) != world_size else frozenset(found)
+    rest = max((table.events for table in tables if _is_mixed(table) and table.ref.uri not in found), default=0)
+    lacking = world_size is not None and len(every) < world_size and rest * 2 >= max(table.events for table in tables)
+    return frozenset() if (twice and len(every) != world_size) or lacking else frozenset(found)
+
+
+def _is_mixed(table: TemplateTable) -> bool:
+    """Whether several ranks may have written a stream."""
+    return table.ref.resource.rank is None and table.ref.kind == "job"
 
 
 def rank_unit(rank: int) -> str:

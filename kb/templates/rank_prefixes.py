@@ -56,6 +56,12 @@ _NOT_GLOBAL = re.compile(
     rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?"
 )  # counted again on each node
 
+_GLOBAL = re.compile(
+    rb"(?P<key>\[default(?P<local>\d{1,4})\]:)[^\n]{0,120}?"
+    rb"(?:\[rank(?:: )?|\"_?(?:global_)?rank\": ?\"?|(?<![\w-])(?<!local[ _])(?:global[ _]|GLOBAL_)?(?:rank|Rank|RANK)[=: ]{1,3}\"?)"
+    rb"(?P<rank>\d{1,6})(?![\w.])"
+)
+
 Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
 
 
@@ -83,6 +89,8 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
     if len(lines) < FEWEST_LINES:
         return None
+    if _counts_locally(lines):
+        return _GLOBAL
     named = [rank_in(line) for line in lines]
     share = sum(rank is not None for rank in named) / len(lines)
     key = _key_of(lines, named) if share <= ENOUGH else None
@@ -106,6 +114,13 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     if best is not None:
         return _with_name(_compiled(best), lines)
     return key
+
+
+def _counts_locally(lines: Sequence[bytes]) -> bool:
+    """Whether torchrun's `[default3]:` is not the rank that the lines name behind it, as on the second node of a job."""
+    both = [(int(match["local"]), int(match["rank"])) for line in lines if (match := _GLOBAL.match(line))]
+    apart = {local: rank for local, rank in both if rank != local}
+    return len(apart) > 1 and sum(apart.get(local) == rank for local, rank in both) >= PRESENT * len(both)
 
 
 def own_prefix_of(head: bytes, rank: int) -> re.Pattern[bytes] | None:

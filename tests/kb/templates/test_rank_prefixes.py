@@ -140,6 +140,24 @@ def test_tracebacks_that_name_their_rank_do_not_hide_the_form_of_all_other_lines
     assert rank_prefix_of(other.encode()) is None
 
 
+def test_a_number_that_torchrun_counts_on_each_node_is_no_rank_where_lines_name_another(tmp_path) -> None:
+    """Lines that name no rank behind it are then of no rank; on the first node, both are the same."""
+    forms = {
+        "b.log": "[default{local}]:10:00:{second:02d} | rank {global_} | ",
+        "a.log": "[default{local}]:rank={local} ",
+    }
+    heard = {}
+    for name, form in forms.items():
+        made = [
+            form.format(local=number % 4, global_=number % 4 + 4, second=number % 60) + TEXTS[number % 6]
+            for number in range(120)
+        ]
+        (tmp_path / name).write_text("\n".join([*made, "[default2]:sluice is shut", ""]))
+        run = build_run(tables(discover([tmp_path / name]).streams, year=2026, workers=1).tables)
+        heard[name] = {event.text: set(event.nodes) for event in run.events.values()}["sluice is shut"]
+    assert heard == {"b.log": {str(tmp_path / "b.log")}, "a.log": {"rank 2"}}
+
+
 def test_the_prefix_of_a_log_of_one_rank_is_learned() -> None:
     """It names that rank in most lines, of several kinds; a number that a known prefix covers, or another one, is none."""
     forms = {"seat 3 @ red :: ": True, "seat 4 @ red :: ": False, "": False, "[rank3]: ": False}
