@@ -357,9 +357,9 @@ def measured(known: Knowledge, sets: list[Path], name: str, out: Path, args: arg
             one = tally(case, told, said)
             counted.append(one)
             if args.cases:
-                wanted = f"of {one.events}, rank {one.top1}, stage {one.stage}, step {one.iteration}"
+                rest = f"of {one.events}, rank {one.top1}, stage {one.stage}, step {one.iteration}"
                 print(
-                    f"  {name} {number} {case} {truth['fault']} {one.events_found} {wanted}, {one.said - one.hits} wrong"
+                    f"  {name} {number} {case} {truth['fault']} {one.events_found} {rest}, {one.said - one.hits} wrong"
                 )
     shown = ("lines: precision", "lines: recall of events", "lines: F1", "node: top-1", "node: top-5", "stage", "iteration within the window")  # fmt: skip
     cells = " | ".join(f"{value:.2f}" for key in shown if (value := MEASURES[key](counted)) is not None)

@@ -143,7 +143,7 @@ def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) ->
         return tables
     return [
         replace(table, ref=replace(table.ref, resource=replace(table.ref.resource, node=None, rank=named[node])))
-        if (node := table.ref.resource.node) in named
+        if (node := table.ref.resource.node or "") in named
         else table
         for table in tables
     ]
