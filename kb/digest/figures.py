@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from kb.digest.digest import (
@@ -53,9 +54,13 @@ class _Failure(NamedTuple):
     gpu_hours: float | None
 
 
+_Kinds = list[tuple[DigestRow, int]]
+_kind = attrgetter("verdict", "rule", "fault", "closed", "cause", "said_fault", "judged")
+
+
 @dataclass(slots=True)
 class _Week:
-    """One week under construction."""
+    """One week under construction. `kinds`: its failures that differ in neither answer nor feedback, by one of each, counted."""
 
     week: Week
     start: float
@@ -63,10 +68,8 @@ class _Week:
     until: float
     reports: int = 0
     failures: list[_Failure] = field(default_factory=list)
-
-    @property
-    def rows(self) -> list[DigestRow]:
-        return [failure.row for failure in self.failures]
+    rows: list[DigestRow] = field(default_factory=list)
+    kinds: _Kinds = field(default_factory=list)
 
     @property
     def hours(self) -> float:
@@ -105,9 +108,9 @@ def figures(
     weeks = _weeks(every, whole, week, zone, until)
     ineffective = [_ineffective(item, whole) for item in weeks]
     this, before = weeks[-1], weeks[-2]
-    judged = [row for item in weeks for row in item.rows]
-    standing = _standing(judged)
-    fired = Counter(row.rule for row in this.rows if row.rule is not None and not row.unanswered)
+    kinds = [kind for item in weeks for kind in item.kinds]
+    standing = _standing(kinds)
+    fired = _fired(this.kinds)
     still_open = [item for each in weeks for item in each.failures if not (item.row.closed or item.row.quiet)]
     domains = {name: item.domain for name, item in known.items()}
     return Digest(
@@ -128,9 +131,9 @@ def figures(
         recovery=recoveries([item.recovery for item in this.failures]),
         ineffective=ineffective[-1],
         offenders=offenders([item.rows for item in weeks], domains),
-        unknown=_unknown(this.rows),
-        record=_record(this.rows, 1),
-        long_record=_record(judged, WEEKS),
+        unknown=_unknown(this.kinds),
+        record=_record(this.kinds, 1),
+        long_record=_record(kinds, WEEKS),
         fired=tuple(RuleLine(rule, count, standing.get(rule, Share(0, 0))) for rule, count in _most(fired)[:MOST]),
         wrong=_wrong(standing, fired),
         thinly_judged=sum(item.n < LEAST for item in standing.values()),
@@ -157,7 +160,16 @@ def _weeks(rows: Sequence[DigestRow], whole: JobRuns, week: Week, zone: tzinfo, 
         item.reports = bisect_left(times, item.end) - bisect_left(times, item.start)
         within = failed[bisect_left(ended, item.start) : bisect_left(ended, item.end)]
         item.failures = [_failure(row, parts, whole) for row, parts in within]
+        item.rows = [failure.row for failure in item.failures]
+        item.kinds = _kinds(item.rows)
     return weeks
+
+
+def _kinds(rows: Sequence[DigestRow]) -> _Kinds:
+    """Rows counted by answer and feedback, as few differ in these: what is asked of the kinds is not asked of each row."""
+    counts = Counter(map(_kind, rows))
+    one = dict(zip(map(_kind, rows), rows, strict=True))
+    return [(one[kind], count) for kind, count in counts.items()]
 
 
 def _failure(row: DigestRow, parts: tuple[DigestRow, ...], whole: JobRuns) -> _Failure:
@@ -193,13 +205,13 @@ def _point(week: _Week, effective: float | None) -> TrendPoint:
         len(week.failures),
         _lost(week.failures),
         rate(week.hours, len(week.failures)),
-        _unknown(week.rows),
+        _unknown(week.kinds),
         effective,
     )
 
 
-def _unknown(rows: Sequence[DigestRow]) -> Share:
-    return share(sum(row.unanswered for row in rows), len(rows))
+def _unknown(kinds: _Kinds) -> Share:
+    return share(sum(count for row, count in kinds if row.unanswered), sum(count for _, count in kinds))
 
 
 def _ran_well(week: _Week, rows: Iterable[DigestRow]) -> Sum:
@@ -229,7 +241,9 @@ def _hours_run(row: DigestRow) -> float | None:
 
 
 def _classes(this: _Week, before: _Week, known: Mapping[str, FaultTitle]) -> tuple[ClassLine, ...]:
-    earlier = Counter(row.known for row in before.rows)
+    earlier: Counter[str] = Counter()
+    for row, count in before.kinds:
+        earlier[row.known] += count
     groups: dict[str, list[_Failure]] = {}
     for failure in this.failures:
         groups.setdefault(failure.row.known, []).append(failure)
@@ -273,7 +287,7 @@ def _cut(name: str, of: Callable[[DigestRow], str | None], failures: Sequence[_F
 def _sizes(this: _Week, rows: Sequence[DigestRow], whole: JobRuns) -> tuple[SizeClass, ...]:
     """Hours run of the attempts that stopped in the week, and the failures among them."""
     stopped = {
-        key: run for key, run in whole.runs.items() if run.stopped is not None and this.start <= run.stopped < this.end
+        key: run for key, run in whole.runs.items() if (at := run.stopped) is not None and this.start <= at < this.end
     }
     wanted = {job for _, job, _ in stopped}
     gpus = {(row.cluster, row.job): row.gpus for row in rows if row.gpus and row.job in wanted}
@@ -312,39 +326,42 @@ def _ineffective(week: _Week, whole: JobRuns) -> Ineffective:
 
 def _wall(job: str, week: _Week, whole: JobRuns) -> float:
     """Seconds from the first start to the last stop of a job, within the week."""
-    start, stop = math.inf, -math.inf
-    for key in whole.of_job.get(job, ()):
-        _, _, scheduled, _, first, last, stopped = whole.runs[key]
-        if scheduled is not None and scheduled < start:
-            start = scheduled
-        for time in (stopped, last, first):
-            if time is not None and time > stop:
-                stop = time
+    start, stop = whole.span(job)
     return max(0.0, min(stop, week.end, week.until) - max(start, week.start))
 
 
 # --- the bot's own record --------------------------------------------------------------------------------------------
 
 
-def _record(rows: Sequence[DigestRow], weeks: int) -> AccuracyRecord:
-    judged = [row.judged for row in rows if not row.unanswered and row.judged in JUDGED]
-    silent = [row.judged for row in rows if row.unanswered and row.judged in ("abstained_rightly", "wrong")]
+def _record(kinds: _Kinds, weeks: int) -> AccuracyRecord:
+    judged: Counter[str | None] = Counter()
+    silent: Counter[str | None] = Counter()
+    for row, count in kinds:
+        (silent if row.unanswered else judged)[row.judged] += count
+    answers = sum(judged[word] for word in JUDGED)
     return AccuracyRecord(
         weeks,
-        share(sum(row.closed for row in rows), len(rows)),
-        share(judged.count("right"), len(judged)),
-        share(len(judged) - judged.count("wrong"), len(judged)),
-        share(silent.count("abstained_rightly"), len(silent)),
+        share(sum(count for row, count in kinds if row.closed), sum(count for _, count in kinds)),
+        share(judged["right"], answers),
+        share(answers - judged["wrong"], answers),
+        share(silent["abstained_rightly"], silent["abstained_rightly"] + silent["wrong"]),
     )
 
 
-def _standing(rows: Sequence[DigestRow]) -> dict[str, Share]:
+def _fired(kinds: _Kinds) -> Counter[str]:
+    """How often each rule came first."""
+    found: Counter[str] = Counter()
+    for row, count in kinds:
+        if row.rule is not None and not row.unanswered:
+            found[row.rule] += count
+    return found
+
+
+def _standing(kinds: _Kinds) -> dict[str, Share]:
     """For each rule that people judged: how often it came first and was wrong."""
-    judged: dict[str, list[bool]] = {}
-    for row in rows:
-        if row.rule is not None and not row.unanswered and row.judged in JUDGED:
-            judged.setdefault(row.rule, []).append(row.judged != "right")
-    return {rule: share(sum(wrong), len(wrong)) for rule, wrong in judged.items()}
+    judged = [(row, count) for row, count in kinds if row.judged in JUDGED]
+    answers, wrong = _fired(judged), _fired([(row, count) for row, count in judged if row.judged != "right"])
+    return {rule: share(wrong[rule], n) for rule, n in answers.items()}
 
 
 def _wrong(standing: Mapping[str, Share], fired: Counter[str]) -> tuple[RuleLine, ...]:
@@ -376,16 +393,20 @@ def _open(failures: Iterable[_Failure], known: Mapping[str, FaultTitle]) -> tupl
 
 
 def _new(weeks: Sequence[_Week], known: Mapping[str, FaultTitle]) -> NewThisWeek:
-    this, earlier = weeks[-1].rows, [row for week in weeks[:-1] for row in week.rows]
+    this, earlier = weeks[-1].kinds, [kind for week in weeks[:-1] for kind in week.kinds]
     compared = sum(week.reports > 0 for week in weeks[:-1])
     if not compared:
         return NewThisWeek(0)
-    classes = {row.known for row in this} - {row.known for row in earlier} - {UNKNOWN}
-    rules = {row.rule for row in this if row.rule} - {row.rule for row in earlier}
-    nodes = {node for row in this for node in row.blamed} - {node for row in earlier for node in row.blamed}
+    classes = {row.known for row, _ in this} - {row.known for row, _ in earlier} - {UNKNOWN}
+    rules = {row.rule for row, _ in this if row.rule} - {row.rule for row, _ in earlier}
+    nodes = _blamed(weeks[-1:]) - _blamed(weeks[:-1])
     return NewThisWeek(
         compared,
         tuple(sorted(title(fault_class, known) for fault_class in classes)),
         tuple(sorted(rule for rule in rules if rule)),
         tuple(sorted(nodes)[:MOST]),
     )
+
+
+def _blamed(weeks: Iterable[_Week]) -> set[str]:
+    return {node for named in {row.blamed for week in weeks for row in week.rows} for node in named}

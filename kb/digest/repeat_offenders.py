@@ -86,7 +86,7 @@ def lemon_score(jobs: int, namings: int, fleet: int) -> float:
 def _jobs_of_nodes(rows: Collection[DigestRow], domains: Mapping[str, str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for row in rows:
-        if domains.get(row.known) in OF_MACHINES:
-            for node in row.blamed:
+        if (nodes := row.blamed) and domains.get(row.known) in OF_MACHINES:
+            for node in nodes:
                 found.setdefault(node, set()).add(row.one_job)
     return found
