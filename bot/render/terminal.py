@@ -8,7 +8,6 @@ ASCII.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,6 +67,8 @@ def show(report: Report, reading: Reading | None = None, above: int = 0) -> None
     """
     reading = reading or Reading()
     if sys.stdout.isatty():
+        import shutil  # noqa: PLC0415 - imports bz2 and lzma
+
         from bot.render.rich_console import console_of  # noqa: PLC0415 - slow to import, and not needed in a pipe
 
         rows = None if reading.verbose else shutil.get_terminal_size().lines - _AROUND - above

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 STATE = "SIGNALBOX_STATE"  # a folder: the incidents
@@ -11,6 +12,11 @@ SITE = "SIGNALBOX_SITE"  # a folder: the overlay with the site's own rules, exce
 CONFIG = "SIGNALBOX_CONFIG"  # a file: signalbox.yaml, the clusters and their connectors
 DATABASE = "SIGNALBOX_DATABASE"  # a database URL instead of the file in the state folder
 DEFAULT_TENANT = "default"  # owns everything without an explicit tenant
+_XDG = {
+    "state": ("XDG_STATE_HOME", ".local/state"),
+    "cache": ("XDG_CACHE_HOME", ".cache"),
+    "config": ("XDG_CONFIG_HOME", ".config"),
+}
 
 
 def state_dir() -> Path:
@@ -65,7 +71,22 @@ def _moved(variable: str) -> Path | None:
 
 
 def _platform_folder(kind: str) -> Path:
-    import platformdirs  # noqa: PLC0415 - not needed where the environment names the folder
+    return _linux_folder(kind) or _asked(kind)
+
+
+def _linux_folder(kind: str) -> Path | None:
+    """What platformdirs returns on Linux, without its import, which takes a fiftieth of a start; None: it must be asked."""
+    variable, usual = _XDG[kind]
+    named, home = os.environ.get(variable, ""), os.environ.get("HOME", "")
+    if sys.platform != "linux" or "ANDROID_ROOT" in os.environ:
+        return None
+    if named:
+        return Path(named, "signalbox") if named.startswith("/") else None
+    return Path(home, usual, "signalbox") if home.startswith("/") else None
+
+
+def _asked(kind: str) -> Path:
+    import platformdirs  # noqa: PLC0415 - not needed on Linux
 
     folders = {
         "state": platformdirs.user_state_path,
