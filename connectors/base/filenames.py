@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kb.model import SourceKind, StreamRef
@@ -77,11 +78,17 @@ def _node_of(name: str, kind: SourceKind) -> str | None:
     """Return the node named by the file name or a parent folder. A whole name is preferred to part of one."""
     *folders, base = name[-1000:].split("/")
     stem = _bare(_ENDING.sub("", base))
+    if not stem:  # as of `rank-0.log`, for which no expression needs to be compiled
+        return _node_among(folders)
     if _NODE.fullmatch(stem) or (kind in ("kernel", "health") and _MACHINE.fullmatch(stem)):
         return stem
     part = _NODE_PART.search(stem)
     if part:
         return part[1]
+    return _node_among(folders)
+
+
+def _node_among(folders: Sequence[str]) -> str | None:
     return next((folder for folder in reversed(folders) if _NODE.fullmatch(folder)), None)
 
 
