@@ -26,7 +26,7 @@ from kb.diagnosis.place import ended_in, place_in_epoch, place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, in_line, price
-from kb.diagnosis.said import as_far_as_likely, cause_of, impact_of
+from kb.diagnosis.said import as_far_as_likely, cause_of, impact_of, with_words_of
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_hints
@@ -211,7 +211,8 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     if (last := last_said(ranked, suspects, layout)) is not None:
         quoted = numbers.with_line(quoted, last, suspects[0])
     stage, step = place_of(ranked, layout.facts)
-    ranked = replace(ranked, findings=(_named(ranked.best, suspects), *ranked.findings[1:]))
+    best = with_words_of(ranked.findings[1:], _named(ranked.best, suspects))
+    ranked = replace(ranked, findings=(best, *ranked.findings[1:]))
     asked = asked_for(ranked.best)
     known = circumstances(asked, run, suspects, (stage, step), state, speakers=ranked.best.ranks)
     known = {**known, **_first_place(ranked.best, layout.facts, asked)}

@@ -22,6 +22,7 @@ _GOING_ON: frozenset[Phase] = frozenset({"running", "degraded", "hung"})
 _AROUND = frozenset(
     {*OF_RUN, "peers", "neighbours", "suspect", "stage", "phase", "first_step"}
 )  # no words of its lines
+_OF_PLACE = frozenset({"rank", "node", "gpu", "pci", "stage", "iteration", "pattern", "key", "title"})
 _MARK = "\x02"  # at the start of a clause that a line chooses
 _SENTENCE = lazy_compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'(`\x02])")
 # words of possibilities, which no line has chosen between
@@ -44,6 +45,13 @@ def cause_of(best: Finding) -> str:
 def impact_of(best: Finding, state: Phase) -> str:
     """Return how a fault affects a run that may still go on; empty for a job that has ended, or of which that is unknown."""
     return best.impact if state in _GOING_ON else ""
+
+
+def with_words_of(siblings: Iterable[Finding], best: Finding) -> Finding:
+    """Return a finding with the words that other lines of the same rule in the same log state, where its own state none."""
+    near = (item for item in siblings if item.rule.id == best.rule.id and item.first.stream == best.first.stream)
+    words = {name: value for item in near for name, value in item.captures.items() if name not in _OF_PLACE}
+    return replace(best, captures={**words, **best.captures})
 
 
 def as_far_as_likely(found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:

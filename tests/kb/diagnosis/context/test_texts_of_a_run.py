@@ -435,3 +435,23 @@ def test_no_node_is_spoken_of_that_no_line_names(base: tuple[Knowledge, Matcher]
     killed = report(base, train="run.sh: line 8: 4711 Killed                  python train.py\n").diagnoses[0]
 
     assert killed.summary.startswith("A process was killed with SIGKILL")
+
+
+def test_what_another_line_of_the_same_event_names_is_used(base: tuple[Knowledge, Matcher]) -> None:
+    """The first line says that a container did not start, a later one what its hook lacks."""
+    first = "slurmstepd: error: pyxis: container start failed with error code: 1\n"
+    later = "slurmstepd: error: pyxis:     [ERROR] Command not found: fabric-cli, see https://fabric.example.org\n"
+
+    assert "fabric-cli" in words(report(base, train=first + later))
+    assert "Start the image by itself" in words(report(base, train=first))
+
+
+def test_the_architecture_that_a_line_names_is_not_asked_for(base: tuple[Knowledge, Matcher]) -> None:
+    """PyTorch prints it before the call that fails."""
+    warned = "GPU X9 with CUDA capability sm_99 is not compatible with the current PyTorch installation.\n"
+    failed = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    named, bare = (words(report(base, train=text)) for text in (warned + failed, failed))
+
+    assert "build of PyTorch for sm_99" in named
+    assert "Find the architecture" not in named
+    assert "Find the architecture" in bare
