@@ -15,6 +15,7 @@ from itertools import islice, pairwise
 from statistics import median
 
 from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.timestamps import STAMP
 from kb.templates.masking import fold, rank_in
 from kb.templates.structured_lines import message_of
@@ -27,7 +28,7 @@ MOST_NUMBERS = 6  # in a prefix
 MOST_PAIRS = 12  # of a structured line
 FEWEST_RANKS = 3
 FEWEST_OWN = 12  # lines of a log of one rank
-COVERED = 0.6  # share of the lines that have the form; launchers and their reports add lines without it
+COVERED = 0.6  # share of the lines without a known form that have this one; launchers and their reports add lines without it
 ENOUGH = 0.95  # share of the lines that name their rank in a known form, from which on no other is needed
 PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
 BACK = 0.25  # share of the changes from line to line that go down
@@ -37,11 +38,12 @@ KINDS_IN_TURN = 6
 KEYED = 0.3  # share of the lines that have the key: launchers and tracebacks add lines without it
 KEY_HEAD = 800  # bytes of a line in which a key is looked for: JSON objects may end with it
 
-_STAMP = re.compile(STAMP)
+_STAMP = re.compile(STAMP + rb"|(?<![\d:.])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:])")
+_BLANKS = re.compile(rb"[ \t]+")  # columns are padded
 _NUMBER = re.compile(
     rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?!\w|\.[^a-z])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w-]|\.\d)|(?<=[A-Za-z]\.)\d{1,5}(?![\w.-])"
 )
-_BEHIND = re.compile(rb"[^\w\s][^\w\s\[({<\"'/]{0,2}[ \t]?|[ \t]{1,2}[^\w\s]{1,2}[ \t]{1,2}|[ \t]{1,4}")
+_BEHIND = re.compile(rb"[^\w\s][^\w\s\[({<\"'/]{0,2}[ \t]?|[ \t]{1,8}[^\w\s]{1,2}[ \t]{1,8}|[ \t]{1,8}")
 _NAME_BEHIND = re.compile(rb"[\w.-]{1,64}[ \t]{0,2}(?:::|[:|>\]])[ \t]")
 _WORD = re.compile(rb"[\w.-]+")
 _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right
@@ -92,7 +94,9 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     if _counts_locally(lines):
         return _GLOBAL
     named = [rank_in(line) for line in lines]
-    share = sum(rank is not None for rank in named) / len(lines)
+    silent = named.count(None)
+    share = 1 - silent / len(lines)
+    others = len(lines) if share > ENOUGH else max(FEWEST_LINES, silent)
     key = _key_of(lines, named) if share <= ENOUGH else None
     if key is not None and sum(line.startswith(b'{"') for line in lines) > KEYED * len(lines):
         return key  # of objects
@@ -104,14 +108,14 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     fitting = [
         form
         for form, numbers in found.items()
-        if _is_rank(numbers, len(lines)) and _is_global(numbers) and _agrees(numbers, named)
+        if _is_rank(numbers, others) and _is_global(numbers) and _agrees(numbers, named)
     ]
     if share > ENOUGH:  # unless the prefix also names a host: it would make templates of each host's own
         fitting = [form for form in fitting if _names_host(found[form])]
     else:
         fitting = [form for form in fitting if any(named[line] is None for line in found[form].lines)]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
-    if best is not None:
+    if best is not None and _holds_behind(_compiled(best), lines, named):
         return _with_name(_compiled(best), lines)
     return key
 
@@ -174,7 +178,8 @@ def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
         if behind is not None:
             before = line[: match.start()]
             words = b" ".join(_NAMED.findall(before[: taken[0]] + before[taken[1] :]))
-            yield (_WORD.sub(b"w", _PADDING.sub(b"", before)), behind[0]), int(match[0]), words, line[behind.end() :]
+            form = _WORD.sub(b"w", _PADDING.sub(b"", before)), behind[0]
+            yield (_BLANKS.sub(b" ", form[0]), _BLANKS.sub(b" ", form[1])), int(match[0]), words, line[behind.end() :]
 
 
 def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
@@ -199,6 +204,16 @@ def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
 def _agrees(numbers: _Numbers, named: Sequence[int | None]) -> bool:
     """Whether the numbers are the ranks of the lines that name theirs in a known form, too: tracebacks do where nothing else does."""
     both = [value == rank for line, value in numbers.lines.items() if (rank := named[line]) is not None]
+    return sum(both) >= PRESENT * len(both)
+
+
+def _holds_behind(form: re.Pattern[bytes], lines: Sequence[bytes], named: Sequence[int | None]) -> bool:
+    """Whether a form gives the same ranks where it stands behind a known prefix that names them."""
+    both = []
+    for line, rank in zip(lines, named, strict=True):
+        rest = line[peel(line).end :] if rank is not None else b""
+        if match := form.match(fold(rest)):
+            both.append(int(rest[slice(*match.span("rank"))]) == rank)
     return sum(both) >= PRESENT * len(both)
 
 
@@ -231,7 +246,11 @@ def _with_name(form: re.Pattern[bytes], lines: Sequence[bytes]) -> re.Pattern[by
 
 def _compiled(form: Form) -> re.Pattern[bytes]:
     before, behind = form
-    *parts, last = [re.escape(part) for part in before.split(b"w")]
+    *parts, last = [_spaced(part) for part in before.split(b"w")]
     word, final = rb"[\w.-]{1,64}", rb"[\w.-]{0,63}[A-Za-z_.-]"  # digits next to the number are its own
     spoken = word.join(parts) + (word if last else final) + last if parts else last
-    return re.compile(spoken + rb"[ \t]{0,6}(?P<rank>0{1,5})" + re.escape(behind))
+    return re.compile(spoken + rb"[ \t]{0,6}(?P<rank>0{1,5})" + _spaced(behind))
+
+
+def _spaced(text: bytes) -> bytes:
+    return re.escape(text).replace(rb"\ ", rb"[ \t]{1,8}")
