@@ -49,9 +49,9 @@ _CONSEQUENCE = lazy_compile(
     r"|watchdog thread terminated|watchdog caught collective|failure detected by watchdog|some nccl operations have failed"
     r"|terminate called after throwing|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
     r"|primary job +terminated|job to be terminated|first process to do so|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating)"
-    r"|signalexception|keyboardinterrupt|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
+    r"|signalexception|keyboardinterrupt|processraisedexception|waiting for unfinished jobs|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
     r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|\bFAILED$|^terminated$"
-    r"|heartbeat ?monitor|flight recorder|nccl work|aborting|worknccl|raytaskerror\(|tcpstore|diststore|clients joined|waitforinput|recvvalue|sendbytes|failed to recv|cancelled (?:at|by)|slurmstepd"
+    r"|heartbeat ?monitor|flight recorder|nccl work|aborting|worknccl|raytaskerror\(|coordination[_ ]service|preemption_sync|tcpstore|diststore|clients joined|waitforinput|recvvalue|sendbytes|failed to recv|cancelled (?:at|by)|slurmstepd"
     r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"
     r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)|timed out waiting \S{1,12} ?m?s for (?:send|recv)"
 )
@@ -69,6 +69,7 @@ _FRAMED = lazy_compile(r"\[in [^\[\]]{1,80} \([^()]{1,80}\)\]$")
 _BODY = lazy_compile(
     r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception"
     r"|^.{0,60}\[rank(?:<\*>|\d+)\]:(?: {2,}\S|\s*[\^~]+\s*$)"  # below an unknown prefix
+    r"|^.{0,60}\bException in thread [^\n:]{1,60}:\s*$"  # its traceback follows
     r"|^.{1,80}\bFile (?:\"|<\*>).{0,300}, line "
 )
 

@@ -46,6 +46,9 @@ def a_log(form: str, ranks: int = 8, lines: int = 300) -> bytes:
         "still-{rank}.pod: ",
         "seat {rank} @ {host} :: ",
         "loom.{rank} ",
+        "loom-{rank:<3} | ",
+        "10:00:{second:02d} {host}-0/{rank} ",
+        "01/Mar/2026:10:00:{second:02d} seat {rank} ",
     ],
 )
 def test_the_form_of_a_prefix_is_learned(form: str) -> None:
@@ -138,6 +141,12 @@ def test_tracebacks_that_name_their_rank_do_not_hide_the_form_of_all_other_lines
     other = "\n".join([*lines[:100], *(f"[rank{number % 8}]: {line}" for number, line in enumerate(lines)), ""])
     assert rank_prefix_of(told.encode()) is not None
     assert rank_prefix_of(other.encode()) is None
+
+
+def test_a_form_counts_among_the_lines_that_name_no_rank_in_a_known_form() -> None:
+    """A short run that failed: three lines in four are of tracebacks, which name their rank as PyTorch does."""
+    frames = "".join(f'[rank{n % 7}]:   File "/srv/lm/loop.py", line {n}, in step\n' for n in range(300))
+    assert rank_prefix_of(a_log("10:00:{second:02d} seat {rank} ", lines=100) + frames.encode()) is not None
 
 
 def test_a_number_that_torchrun_counts_on_each_node_is_no_rank_where_lines_name_another(tmp_path) -> None:

@@ -1,0 +1,37 @@
+"""Which lines are parts of a block, and which report only what another's failure did (kb.anomalies.core.severity_words)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.anomalies.core.severity_words import is_body, is_consequence
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("Exception in thread Thread-7 (feed):", True),
+        ("[default3]:Exception in thread reader:", True),
+        ("Exception in thread reader: the queue is closed", False),  # nothing follows it
+        ("ValueError: row 7 has 3 columns", False),
+    ],
+)
+def test_the_header_of_a_thread_s_traceback_is_no_event(line: str, *, part: bool) -> None:
+    """Its last line is."""
+    assert is_body(line) is part
+
+
+@pytest.mark.parametrize(
+    ("line", "follows"),
+    [
+        ("torch.multiprocessing.spawn.ProcessRaisedException: ", True),
+        ("torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGSEGV", False),
+        ("make: *** Waiting for unfinished jobs....", True),
+        ("make: *** [Makefile:4: rank-2] Error 17", False),
+        ("E0301 preemption_sync_manager.cc:159] Failed to cancel preemption barrier: FAILED_PRECONDITION", True),
+        ("coordination_service_agent.cc:289] Polled an error from coordination service", True),
+    ],
+)
+def test_what_a_parent_or_a_service_says_of_a_failure_is_its_consequence(line: str, *, follows: bool) -> None:
+    """Unless it is the only line that tells how a process ended."""
+    assert is_consequence(line) is follows
