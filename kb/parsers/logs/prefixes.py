@@ -64,7 +64,7 @@ _PIECE = lazy_compile(
     rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
     rb"|[\[(<](?:(?:\w{1,10}=)?(?P<of_rank>(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}) ?[ /|:,] ?"
     rb"|(?:[A-Za-z]{0,8}[=:]?\d{1,6}[ ,|]){1,5})?(?:" + _RANK + rb")"
-    rb"|(?:[Rr]ank|RANK)(?:: {0,3}|[ =_-])?(?P<bare_rank>\d{1,6})(?:/\d{1,6})?(?:: | {0,12}\| ?| - |> )"
+    rb"|(?:[Rr]ank|RANK)(?:: {0,3}|[ =_-])?(?P<bare_rank>\d{1,6})(?:/\d{1,6})?(?:: | {0,12}\| ?| - |> | {1,2}(?=(?i:debug|info|warn(?:ing)?|error|critical|fatal)\b))"
     rb"|(?:(?P<key_rank>(?:rank|RANK)=\d{1,6})(?:,? local_rank=\d{1,3}[,:]?|:)|(?P<env_rank>RANK=\d{1,6})(?! [A-Z_]{2,40}=)(?= (?:[A-Z\[]|step|epoch|iter|loss|  ))|(?P<jax_key>process_index=\d{1,6}),?) "
     rb"|rank(?P<composer>\d{1,6})\[(?P<composer_pid>\d{1,9})\](?:\[[\w-]{1,40}\])?: ?"  # Composer's loggers
     rb"|\((?:worker|rank|process)_(?P<in_parentheses>\d{1,6})\) ?: ?"

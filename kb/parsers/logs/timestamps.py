@@ -17,7 +17,7 @@ HEAD = 128  # a timestamp is within this many bytes of a line's start
 
 _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
 
-# The date in seven formats, then the time. With a year of two digits, it comes first (`23-05-18`), as BasicSR logs it.
+# The date in eight formats, then the time. With a year of two digits, it comes first (`23-05-18`), as BasicSR logs it.
 # `re` allows each group name only once; `_date` joins them again.
 STAMP = (
     rb"(?:"
@@ -25,6 +25,7 @@ STAMP = (
     rb"|(?<![0-9])(?:(?<![A-Za-z])(?P<compact_l>[IWEFDC]))?(?P<compact_y>20\d\d)(?P<compact_m>\d\d)(?P<compact_d>\d\d)[-T_ ]"
     rb"|(?<![\d/-])(?P<us_m>\d\d?)/(?P<us_d>\d\d?)/(?P<us_y>20\d\d),? "
     rb"|(?<![\w/.:-])(?P<late_y>[12]\d)-(?P<late_m>0[1-9]|1[0-2])-(?P<late_d>0[1-9]|[12]\d|3[01]) "
+    rb"|(?<![\w/.:-])(?P<clf_d>[0-3]\d)[/-](?P<clf_m>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[/-](?P<clf_y>20\d\d)[ :T]"  # as web servers write it
     rb"|(?<![A-Za-z0-9])[IWEFDC](?P<glog_m>1[0-2]|0?[1-9])(?P<glog_d>[0-3]\d) "
     rb"|(?<![\d/-])(?P<short_m>\d\d)[-/](?P<short_d>\d\d) "
     rb"|(?<![A-Za-z])(?P<name_m>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<name_d>\d\d?) "
@@ -113,6 +114,8 @@ def _date(match: re.Match[bytes], year: int | None) -> tuple[int, int, int] | No
     if names is not None:
         told, month, day = (int(part) for part in match.group(*names))
         return told + (2000 if told < 100 else 0), month, day
+    if match["clf_y"]:
+        return int(match["clf_y"]), _MONTHS.index(match["clf_m"]) + 1, int(match["clf_d"])
     if match["name_y"]:
         year = int(match["name_y"])
     if year is None:
