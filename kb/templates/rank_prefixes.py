@@ -28,7 +28,9 @@ MOST_NUMBERS = 6  # in a prefix
 MOST_PAIRS = 12  # of a structured line
 FEWEST_RANKS = 3
 FEWEST_OWN = 12  # lines of a log of one rank
-COVERED = 0.6  # share of the lines without a known form that have this one; launchers and their reports add lines without it
+COVERED = (
+    0.6  # share of the lines without a known form that have this one; launchers and their reports add lines without it
+)
 ENOUGH = 0.95  # share of the lines that name their rank in a known form, from which on no other is needed
 PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
 BACK = 0.25  # share of the changes from line to line that go down

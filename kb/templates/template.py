@@ -13,7 +13,7 @@ MOST = 4096  # templates of a table, roughly: the maximum of `_weight`
 KEEP = 64  # different templates of a group before it folds; a family folds at FAMILY times as many
 FAMILY = 16
 FIRST, LAST = 4, 4  # places kept per template
-RANKED = 48  # first places, and last ones, kept per template whose lines name their rank: a few of each of its ranks
+RANKED = 96  # first places, and last ones, kept per template whose lines name their rank: a few of each of its ranks
 MOST_VOICES = 1024  # ranks, and nodes, counted per template
 WIDEST = 32  # words that are told apart; the rest of a text counts as one more
 

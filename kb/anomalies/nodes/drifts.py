@@ -1,14 +1,16 @@
-"""Finds numbers that move on one rank and not on the others: a queue that grows, a time that lengthens, memory that fills.
+"""Finds numbers that move on one rank and not on the others, or stand there alone: a queue that grows, a count that stops.
 
 Compared are lines that nearly all ranks print again and again: each rank's last numbers with its first ones, and with the others' last
-ones. Both must differ, because a rank may be different from the start, and a number may move everywhere. Nodes are not compared: several
+ones. Both must differ, because a rank may be different from the start, and a number may move everywhere. A number stands if it changes from
+line to line on all other ranks. Nodes are not compared: several
 processes write their lines.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
@@ -22,6 +24,7 @@ USUAL = 0.7  # share of the nodes that print the line
 DOUBLED = 1.0  # powers of two by which a number must have moved
 FAR = 6.0  # spreads of the others' movement
 NOISY = 3.0  # times as much as a number varies from line to line
+STANDS = 0.6  # score of a number that stands
 MOST = 1
 
 
@@ -68,7 +71,22 @@ def _of_event(event: RunEvent) -> list[OddNode]:
             why = f"{last[node]:g} here, {end:g} on the others; {first[node]:g} at first"
             score = min(1.0, abs(moved[node] - usual) / 4)
             found.append(OddNode(node, score, why, (event.id,), event.nodes[node].spots[-1]))
+        found += _standing(event, {node: [line[place] for line in lines] for node, lines in rows.items()})
     return found
+
+
+def _standing(event: RunEvent, rows: Mapping[str, Sequence[float]]) -> Iterator[OddNode]:
+    """Yield the only node on which a count no longer grows, with the first line that shows it."""
+    still = [node for node, values in rows.items() if len({*values[-EDGE:]}) == 1 and values[0] < values[-1]]
+    if len(still) == 1 and all(_grows(values) for node, values in rows.items() if node != still[0]):
+        node, values = still[0], rows[still[0]]
+        since = next(at for at, value in enumerate(values) if value == values[-1])
+        why = f"{values[-1]:g} in its last {len(values) - since} such lines; on the others it grows"
+        yield OddNode(node, STANDS, why, (event.id,), event.nodes[node].spots[since + 1])
+
+
+def _grows(values: Sequence[float]) -> bool:
+    return all(before < after for before, after in pairwise(values[-EDGE:]))
 
 
 def _own(spots: Sequence[LineRef], node: str) -> set[tuple[str, int]]:

@@ -43,3 +43,17 @@ def test_numbers_without_a_course_and_few_ranks_are_nothing() -> None:
     """Chance, and too few to compare."""
     assert drifting(a_run(lambda rank, line: float((rank * 7919 + line * 104729) % 90001))) == ()
     assert drifting(a_run(lambda rank, line: 600 + (300 * line if rank == 2 else line), ranks=3)) == ()
+
+
+def test_a_count_that_stands_on_one_rank_is_found_at_the_first_line_that_repeats_it() -> None:
+    """Too little to be far from the others; but it grows from line to line on all of them."""
+    (odd,) = drifting(a_run(lambda rank, line: 600 + 20 * min(line, 4 if rank == 5 else 9)))
+    assert (odd.node, odd.spot and odd.spot.offset) == ("rank 5", 5)
+    assert odd.why == "680 in its last 4 such lines; on the others it grows"
+
+
+def test_a_count_that_stands_elsewhere_too_or_never_grew_is_nothing() -> None:
+    """A role may not count at all, and a cache is full at some time."""
+    assert drifting(a_run(lambda rank, line: 600 + 20 * min(line, 4 if rank in (2, 5) else 9))) == ()
+    assert drifting(a_run(lambda rank, line: 600 + (0 if rank == 5 else 20 * line))) == ()
+    assert drifting(a_run(lambda rank, line: 600 + 20 * (min(line, 4) if rank == 5 else line % 7))) == ()
