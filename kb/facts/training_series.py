@@ -203,6 +203,7 @@ def _settle_bars(points: list[ProgressPoint], bars: Sequence[int], marks: Sequen
         nested |= (
             _unfinished(points, whole, marks, outer) | _alternating(whole, settled) | _after_epochs(whole, settled)
         )
+    nested |= _behind_the_end(points, stretches, marks)
     nested -= {points[at].total for at in bars if points[at].loss is not None}
     for at in bars:
         point = points[at]
@@ -286,6 +287,19 @@ def _unfinished(
     stages = {mark.stage for mark in marks if start < mark.offset <= stop}
     inside = before.last < before.total and _advances_alone(before) and not stages & RESTARTS
     return {last.total} if inside or stages & OTHER_LOOPS else set()
+
+
+def _behind_the_end(
+    points: Sequence[ProgressPoint], stretches: Sequence[_Stretch], marks: Sequence[StageMark]
+) -> set[int]:
+    """Return the lengths of bars that are first drawn after the training ended at its last step: evaluations and predictions."""
+    ends = [mark.offset for mark in marks if mark.stage == "teardown"]
+    if not ends or any(mark.offset > ends[-1] and mark.stage in RESTARTS for mark in marks):
+        return set()
+    before = [item for item in stretches if points[item.points[0]].offset < ends[-1]]
+    if not any(item.last == item.total for item in before):
+        return set()
+    return {item.total for item in stretches} - {item.total for item in before}
 
 
 def _alternating(bars: Sequence[_Bar], settled: set[int]) -> set[int]:

@@ -142,6 +142,14 @@ def test_a_shorter_bar_after_the_epochs_is_a_test() -> None:
     assert {total for _, total in counted(read(test + test + epoch))} == {90, 30}
 
 
+def test_bars_first_drawn_after_the_trainer_s_summary_count_no_training_steps() -> None:
+    """An evaluation and a prediction follow the training, each with a bar of its own, longer or shorter."""
+    done = "\n{'train_runtime': 81.2, 'train_loss': 3.1, 'epoch': 3.0}\n"
+    after = "".join(bar(step, 300) for step in range(0, 301, 20))
+    whole = "".join(bar(step, 120) for step in range(0, 121, 5)) + done + evaluated(*range(0, 26, 5)) + "\n" + after
+    assert counted(read(whole)) == {(step, 120) for step in range(0, 121, 5)}
+
+
 def test_another_attempt_in_the_file_is_no_evaluation() -> None:
     """Its first bar starts from 0 while that of the first attempt was not at its end, but the run was launched in between."""
     text = (
