@@ -15,7 +15,6 @@ from itertools import islice, pairwise
 from statistics import median
 
 from kb.parsers.logs.prefixes import peel
-from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.timestamps import STAMP
 from kb.templates.masking import fold, rank_in
 from kb.templates.structured_lines import message_of
