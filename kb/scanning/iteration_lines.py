@@ -11,7 +11,7 @@ from kb.parsers.logs.prefixes import HEAD, peel_head
 from kb.parsers.logs.progress.form_families import GENERAL
 from kb.parsers.logs.progress.formats import FORMATS, read_line
 from kb.parsers.logs.progress.line_format import changed
-from kb.parsers.logs.progress.side_lines import own_step
+from kb.parsers.logs.progress.side_lines import OwnSteps
 from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import NEAR
@@ -26,6 +26,8 @@ ASKED = 32  # lines of a form in a block that are read to find out whether they 
 BESIDE_END = 16 * 1024  # bytes at the end of a stream whose lines beside the iterations are all kept, up to LAST_POINTS
 _NOT_FINITE = lazy_compile(rb"[:=\s'\"](?:nan|NaN|NAN|inf|Inf|INF|Infinity)\b(?! iter)")
 _BARS = ("tqdm", "keras")  # formats of progress bars
+_OWN_FORMS = frozenset(index for index, form in enumerate(FORMATS) if form.name == OWN)
+_FoundLine = tuple[int, int, int]  # where an iteration line begins in its block, its form, where the form begins
 _NotedLine = tuple[
     int, int, bytes, int
 ]  # an iteration line: its offset, its form, text around it, where the form begins
@@ -72,10 +74,6 @@ class _Block:
     high: int
     last: bool
 
-    def line_start(self, at: int) -> int:
-        """Return the start of the line that contains a byte."""
-        return self.data.rfind(b"\n", max(0, at - LONGEST_LINE), at) + 1
-
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
@@ -93,15 +91,21 @@ class _Reach:
     def stretches(self, block: _Block) -> Iterator[tuple[int, int]]:
         """Yield the parts of a block that are looked at: what is sampled, and the end of one that may be the last."""
         edge = max(block.low, block.high - BESIDE_END) if block.last else block.high
-        at = block.low
+        at = self._sampled_from(block.base + block.low) - block.base
         while at < edge:
             place = block.base + at
-            stop = min(edge, at + (self.whole - place if place < self.whole else self.piece - place % self.piece))
-            if self.covers(place):
-                yield at, stop
-            at = stop
+            stop = min(
+                edge, (self.whole if place < self.whole else place - place % self.piece + self.piece) - block.base
+            )
+            yield at, stop
+            at = self._sampled_from(block.base + stop) - block.base
         if block.last:
             yield edge, block.high
+
+    def _sampled_from(self, offset: int) -> int:
+        """Return the first place at or after an offset that is sampled."""
+        pieces = -(offset // self.piece) % self.each
+        return offset if offset < self.whole or not pieces else (offset // self.piece + pieces) * self.piece
 
 
 _SHARED = _Reach(512 * 1024, 128 * 1024, 64)
@@ -143,7 +147,7 @@ class IterationLines:
         """
         claimed: set[int] = set()
         data, base = block.data, block.base
-        latest: deque[tuple[int, int, int]] = deque(maxlen=LAST_POINTS)
+        latest: deque[_FoundLine] = deque(maxlen=LAST_POINTS)
         home = 0
         rfind = data.rfind
         for index in forms:
@@ -162,14 +166,15 @@ class IterationLines:
                 if home < AT_HOME and asked < ASKED and not sized:  # those are never the training's own
                     asked += 1
                     home += _is_training_point(form.read(match))
-                latest.append((index, start, at))
+                line = start, index, at
+                latest.append(line)
                 self._seen += 1
                 offset = base + start
                 kept = thinning(offset) & self._main.mask == 0
                 odd = sized or (len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(data, at, end) is not None)
-                if kept or odd or self._noted_first is None or offset < self._noted_first[0]:
-                    self._note(_noted(index, data, base, start, at), kept=kept, odd=odd)
-        self._noted_last.extend(_noted(index, data, base, start, at) for index, start, at in latest)
+                if kept or odd or self._precedes(offset):
+                    self._note(_noted(data, base, line), kept=kept, odd=odd)
+        self._noted_last.extend(_noted(data, base, line) for line in latest)
         return claimed
 
     def _note(self, noted: _NotedLine, *, kept: bool, odd: bool) -> None:
@@ -183,33 +188,46 @@ class IterationLines:
             self._main.add(noted[0], noted, noted[0])
 
     def _note_first(self, noted: _NotedLine) -> None:
-        if self._noted_first is None or noted[0] < self._noted_first[0]:
+        if self._precedes(noted[0]):
             self._noted_first = noted
+
+    def _precedes(self, offset: int) -> bool:
+        """Whether a line begins before all that are noted."""
+        return self._noted_first is None or offset < self._noted_first[0]
 
     def _add_beside(self, forms: list[int], block: _Block, claimed: set[int]) -> None:
         """Note the lines beside the iterations in the stretches of a block, each once, with the first of its forms."""
-        data, base = block.data, block.base
         for first, last in self._reach.stretches(block):
             found: dict[int, tuple[int, int]] = {}
+            rfind = block.data.rfind
             for index in forms:
-                for match in FORMATS[index].find.finditer(data, first, last):
+                for match in FORMATS[index].find.finditer(block.data, first, last):
                     at = match.start()
-                    start = block.line_start(at)
+                    start = rfind(b"\n", at - LONGEST_LINE if at > LONGEST_LINE else 0, at) + 1
                     if start not in found and start not in claimed:
                         found[start] = (index, at)
-            self._seen += sum(self._reach.covers(base + start) for start in found)
-            for start, (index, at) in sorted(found.items()):
-                key = _key_beside(FORMATS[index].name, data, base, start)
-                if key is not None:
-                    self._note_beside(key, _noted(index, data, base, start, at), block)
+            if found:
+                self._note_beside([(start, *found[start]) for start in sorted(found)], block)
 
-    def _note_beside(self, key: int, noted: _NotedLine, block: _Block) -> None:
-        offset, form = noted[:2]
-        if self._beside.takes(key) and self._reach.covers(offset):
-            self._note_first(noted)
-            self._beside.add(key, noted, (key, form) if self._reach.once else offset)
-        if offset >= block.base + block.high - BESIDE_END:
-            self._beside_last.append(noted)
+    def _note_beside(self, found: list[_FoundLine], block: _Block) -> None:
+        """Note the lines of a stretch, given in order. Of those that replace each other in the sample, only the last is copied."""
+        data, base, end = block.data, block.base, block.high - BESIDE_END
+        sampled: dict[object, tuple[int, _FoundLine]] = {}
+        for line, key in zip(found, _keys_beside(found, block), strict=True):
+            offset = base + line[0]
+            covered = self._reach.covers(offset)
+            self._seen += covered
+            if key is None:
+                continue
+            if covered:
+                sampled[(key, line[1]) if self._reach.once else offset] = key, line
+                if self._precedes(offset) and self._beside.takes(key):
+                    self._note_first(_noted(data, base, line))
+            if line[0] >= end:
+                self._beside_last.append(_noted(data, base, line))
+        for place, (key, line) in sampled.items():
+            if self._beside.takes(key):
+                self._beside.add(key, _noted(data, base, line), place)
 
     def series(self, year: int | None, end: int | None = None) -> Series:
         """Read the recorded lines: a sample, the first, the last few, and the first ones that look like nan or inf.
@@ -250,18 +268,19 @@ def _read(form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | 
     return changed(point, rank=point.rank if prefix.rank is None else prefix.rank, time=time)
 
 
-def _noted(form: int, data: bytes, base: int, start: int, at: int) -> _NotedLine:
-    """Return the parts to keep of the line that begins at `start`, whose form begins at `at`."""
+def _noted(data: bytes, base: int, line: _FoundLine) -> _NotedLine:
+    """Return the parts of a line to keep."""
+    start, form, at = line
     low = max(start, at - NEAR // 2)
     return base + start, form, data[low : at + NEAR // 2], at - low
 
 
-def _key_beside(name: str, data: bytes, base: int, start: int) -> int | None:
-    """By what a line beside the iterations is sampled: its step, or its offset where its form has none; None if it cannot be read."""
-    if name != OWN:
-        return base + start
-    end = data.find(b"\n", start, start + NEAR)
-    return own_step(data[start : end if end >= 0 else start + NEAR])
+def _keys_beside(found: list[_FoundLine], block: _Block) -> Iterator[int | None]:
+    """Yield by what each line beside the iterations is sampled: its step, or its offset where its form has none; None if it cannot be read."""
+    first = found[0][0]
+    steps = OwnSteps(block.data[first : found[-1][0] + NEAR])
+    for start, form, _ in found:
+        yield steps.at(start - first, NEAR) if form in _OWN_FORMS else block.base + start
 
 
 def _is_training_point(point: ProgressPoint | None) -> bool:

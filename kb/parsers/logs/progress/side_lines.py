@@ -39,6 +39,19 @@ def own_step(line: bytes) -> int | None:
     return None if step is None else int(step["step"])
 
 
+class OwnSteps:
+    """The steps of a rank's own lines in a text of many, which is turned to lower case once."""
+
+    def __init__(self, text: bytes) -> None:
+        self._low = text.lower()
+
+    def at(self, start: int, most: int) -> int | None:
+        """Return the step of the line that begins at `start`, of which `most` bytes are read; None where it has none."""
+        end = self._low.find(b"\n", start, start + most)
+        step = _OWN_STEP.search(self._low, start, end if end >= 0 else start + most)
+        return None if step is None else int(step["step"])
+
+
 def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
     """Read a line with a rank's own step times, without a loss."""
     before, after = line_around(match)
