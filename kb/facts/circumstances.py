@@ -140,7 +140,7 @@ class RunCircumstances:
             "system": lambda: "windows" if _on_windows(facts, self._lines) else "",
             "kernel": lambda: "seen" if any(True for _ in facts.of_kind("kernel")) else "",
             "ray": lambda: "old" if _shows(_OLD_RAY, self._lines) else "",
-            "nccl": lambda: "old" if _older(_NCCL, (2, 18), self._lines) else "",
+            "nccl": lambda: "old" if _older(_NCCL, "nccl", (2, 18), self._lines) else "",
             "torch": lambda: "old" if _old_torch(self._lines) else "",
             "recorder": lambda: "on" if _shows(_RECORDS, self._lines) else "",
             "checkpoint": lambda: "some" if _saved(facts) else "",
@@ -198,8 +198,8 @@ def _nodes(facts: Facts, places: Places, texts: list[str]) -> str:
 def _device(facts: Facts, texts: list[str]) -> str:
     if any(facts.structures(kind) for kind in ("xid", "sxid")):
         return "nvidia"
-    shown = [text.encode("utf-8", "replace") for text in texts]
-    return next((device for device, words in _DEVICES.items() if any(map(one_pass(words), shown))), "")
+    shown = "\n".join(texts).encode("utf-8", "replace")  # no such word goes over the end of a line
+    return next((device for device, words in _DEVICES.items() if one_pass(words)(shown)), "")
 
 
 def _in_cloud(facts: Facts, places: Places, texts: list[str]) -> bool:
@@ -269,15 +269,16 @@ def _segments(texts: list[str]) -> str:
     return "on" if _in_force(_SEGMENTS, texts) else ""
 
 
-def _older(regex: re.Pattern[str], least: tuple[int, int], texts: list[str]) -> bool:
-    """Whether the texts state a release, and only releases before `least`."""
-    found = {tuple(int(part) for part in match.groups() if part) for text in texts for match in regex.finditer(text)}
+def _older(regex: re.Pattern[str], name: str, least: tuple[int, int], texts: list[str]) -> bool:
+    """Whether the texts state a release of what has this name, and only releases before `least`."""
+    naming = (text for text in texts if name in text.lower())
+    found = {tuple(int(part) for part in match.groups() if part) for text in naming for match in regex.finditer(text)}
     return bool(found) and all(release < least for release in found)
 
 
 def _old_torch(texts: list[str]) -> bool:
     built = [int(second) for text in texts for second in _BUILT.findall(text)]
-    return all(second < _TORCH_2 for second in built) if built else _older(_TORCH, (2, 0), texts)
+    return all(second < _TORCH_2 for second in built) if built else _older(_TORCH, "torch", (2, 0), texts)
 
 
 def _saved(facts: Facts) -> bool:

@@ -32,6 +32,7 @@ _OVER = lazy_compile(
     r"|\b(?:pre-?|fine-?)?(?:training|tuning)(?: loop| run)? (?:is |has )?(?:now )?(?:over|complete[d]?|finished|done|ended)\W{0,4}(?:$|[.!;,:] )"
     r"|\bsav(?:e|ing) (?:the )?final (?:model|weights|checkpoint)s?\b(?! (?:every|at|if|when))"
 )
+_OVER_WORDS = ("train", "tuning", "summary", "stat", "result", "report", "final")  # one is in each such line
 # The loop of a test or an evaluation that follows, and the header that its result has.
 _EVALUATES = lazy_compile(
     r"(?i)(?:^|[]:|>-] )\W{0,8}(?:start(?:ing)?|begin(?:ning)?|run(?:ning)?) (?:the )?(?:final |last )?(?:evaluation|validation|test(?:ing)?)\b"
@@ -217,7 +218,8 @@ def _of_another(line: str) -> bool:
 
 def _is_over(line: str) -> bool:
     text = COLOUR.sub("", line[:_CUT])
-    found = _OVER.search(text)
+    low = text.lower()
+    found = _OVER.search(text) if any(word in low for word in _OVER_WORDS) else None
     if found is None or is_of_tracker(text) or _TRACKER.match(text):
         return False  # a tracking client closes after a failure, too
     return not _NOT_YET.search(text) and not quoted(text.encode())

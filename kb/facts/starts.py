@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from kb.facts.stages import parted, text_of
 from kb.model import ProgressPoint
@@ -87,13 +88,18 @@ def _occurs_again(text: str, summary: StreamSummary) -> bool:
 
 def _repeated(summary: StreamSummary, course: Course, first: int) -> Iterator[int]:
     """Yield where the lines before `first`, the first step or end, are printed again, and the steps do not go on behind it."""
-    before = [text for at, text in _texts(head_lines(summary)) if at < first and not course.quoted(at)]
+    early = takewhile(lambda item: item[0] < first, head_lines(summary))
+    before = [text for at, text in _texts(early) if not course.quoted(at)]
     told = Counter(before)
     once = [text for text in before if told[text] == 1][:_LINES]
     place = {text: number for number, text in enumerate(once)}
+    ends = {text[-_LEAST_TEXT:] for text in once}
+    alike = (
+        item for item in _kept(summary) if item[1].rstrip()[-_LEAST_TEXT:] in ends
+    )  # most are not, and keep their prefix
     wanted = min(_AGAIN, len(once))
     group: list[tuple[int, int]] = []
-    for at, text in (*_texts(_kept(summary)), (summary.size, "")):
+    for at, text in (*_texts(alike), (summary.size, "")):
         number = place.get(text, -1)
         if at < summary.size and (at <= first or number < 0 or course.quoted(at)):
             continue

@@ -19,6 +19,13 @@ LINES_BEGUN = 3  # such lines where none was printed before the trouble
 LONGEST = 400  # characters of a line that are read
 _WORK = r"(?:batch(?:es)?|completions?|documents?|episodes?|examples?|files|images|pairs|prompts|records|rollouts?|rows|samples?|sequences|shards|tokens)"
 _COUNT = lazy_compile(rf"(?<![\w.,/-])(?P<count>\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}}) {_WORK}\b(?![ =:]*\d)")
+_WORDS = tuple(
+    f" {word}"  # one of them is in each such line
+    for word in (
+        *("batch", "completion", "document", "episode", "example", "files", "images", "pairs", "prompts", "records"),
+        *("rollout", "rows", "sample", "sequences", "shards", "tokens"),
+    )
+)
 _offset = attrgetter("offset")
 _DIGITS = lazy_compile(r"\d+(?:,\d+)*")
 
@@ -35,7 +42,7 @@ def work_counts(lines: Iterable[tuple[int, str]]) -> tuple[tuple[WorkCount, ...]
     """Return the counts of work in lines, each with its offset, grouped by the shape of the line."""
     shapes: dict[str, list[WorkCount]] = {}
     for offset, line in lines:
-        told = _COUNT.search(line[:LONGEST])
+        told = _COUNT.search(line[:LONGEST]) if any(word in line for word in _WORDS) else None
         if told is not None:
             body = line[peel(line[:LONGEST].encode("utf-8", "replace")).end :]
             shape = _DIGITS.sub("0", body[:LONGEST])
