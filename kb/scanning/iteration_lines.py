@@ -30,7 +30,7 @@ _OWN_FORMS = frozenset(index for index, form in enumerate(FORMATS) if form.name 
 _FoundLine = tuple[int, int, int]  # where an iteration line begins in its block, its form, where the form begins
 _NotedLine = tuple[
     int, int, bytes, int
-]  # an iteration line: its offset, its form, text around it, where the form begins
+]  # an iteration line: its offset, its form, what of it is near its form, where the form begins in that
 
 
 class _Sample:
@@ -244,16 +244,16 @@ class IterationLines:
         return series_of(points, self._seen, self._main.mask, self._beside.mask)
 
     def _read_noted(self, offset: int, form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
-        point = _read(form, text, at, year)
-        if point is None:
+        found = _read(form, text, at, year)
+        if found is None:
             return None
-        return changed(point, offset=offset, rank=self._ref.resource.rank if point.rank is None else point.rank)
+        point, rank, time = found
+        return changed(point, offset=offset, rank=self._ref.resource.rank if rank is None else rank, time=time)
 
 
 @lru_cache(maxsize=4096)  # whoever follows a log reads the lines since the last look again
-def _read(form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
-    """Return the point of an iteration line, with the rank and the time that the line states; its offset is undefined."""
-    line = text.partition(b"\n")[0]
+def _read(form: int, line: bytes, at: int, year: int | None) -> tuple[ProgressPoint, int | None, float | None] | None:
+    """Return the point of an iteration line, whose offset is undefined, and the rank and the time that the line states."""
     match = FORMATS[form].find.match(line, at)
     point = FORMATS[form].read(match) if match else None
     if point is None and FORMATS[form].name not in BESIDE:  # a line beside the iterations is of its form, or of none
@@ -265,14 +265,15 @@ def _read(form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | 
     if time is None:
         # a stamp after a bar is that of the message glued to it, written later
         time = find_time(line[prefix.end : min(prefix.end + 128, at if point.format in _BARS else len(line))], year)
-    return changed(point, rank=point.rank if prefix.rank is None else prefix.rank, time=time)
+    return point, point.rank if prefix.rank is None else prefix.rank, time
 
 
 def _noted(data: bytes, base: int, line: _FoundLine) -> _NotedLine:
     """Return the parts of a line to keep."""
     start, form, at = line
-    low = max(start, at - NEAR // 2)
-    return base + start, form, data[low : at + NEAR // 2], at - low
+    low, high = max(start, at - NEAR // 2), at + NEAR // 2
+    end = data.find(b"\n", at, high)
+    return base + start, form, data[low : high if end < 0 else end], at - low
 
 
 def _keys_beside(found: list[_FoundLine], block: _Block) -> Iterator[int | None]:

@@ -125,7 +125,7 @@ _BRACKET_TAIL = lazy_compile(rb"(?:[^\]\n]{0,120}[ _]rank[:= ]?(?P<rank>\d{1,6})
 _HF_TAIL = lazy_compile(rb" >> ?")
 # The commonest start of a line, which `_PIECE` would match as `stamp` with nothing after the fraction; read without its other forms.
 _ISO_START = lazy_compile(
-    rb"(\[)?((?:19|20)\d\d)-(\d\d)-(\d\d)[ T]([01]\d|2[0-3]):([0-5]\d):([0-5]\d)[.,](\d{1,9})(?=\]| - | [^APUG+-])"
+    rb"(\[)?((?:19|20)\d\d-\d\d-\d\d)[ T]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)[.,](\d{1,9})(?=\]| - | [^APUG+-])"
 )
 
 
@@ -174,19 +174,23 @@ def peel_head(head: bytes) -> Prefix:
 
 def _after_iso_start(match: re.Match[bytes], line: bytes, limit: int) -> Prefix:
     """Return the prefix that `_take_stamp` would."""
-    opened, year, month, day, hour, minute, second, fraction = match.groups()
-    midnight = midnight_of(int(year), int(month), int(day))
-    time = None
-    if midnight is not None:
-        clock = int(hour) * 3600 + int(minute) * 60 + int(second)
-        time = float(midnight + clock) + int(fraction) / 10 ** len(fraction)
+    opened, date, clock, fraction = match.groups()
+    second = _second(date, clock)
+    time = None if second is None else second + int(fraction) / 10 ** len(fraction)
     tail = _PLAIN_TAIL.match(line, match.end(), limit)
     if tail is None or (opened and b"]" not in tail[0]):
         return Prefix(time=time)
     if tail.lastindex is None:
-        return Prefix(tail.end(), time=time)
+        return Prefix(tail.end(), None, None, None, None, time)
     host, pid = tail.groups()
     return Prefix(tail.end(), node=_text(host), pid=int(pid) if pid else None, time=time)
+
+
+@lru_cache(maxsize=64)
+def _second(date: bytes, clock: bytes) -> float | None:
+    """Return a second since the epoch, None if there is no such day. Cached: many lines are of the same second."""
+    midnight = midnight_of(int(date[:4]), int(date[5:7]), int(date[8:]))
+    return None if midnight is None else float(midnight + int(clock[:2]) * 3600 + int(clock[3:5]) * 60 + int(clock[6:]))
 
 
 def _of_kernel(match: re.Match[bytes], tail: bytes) -> bool:

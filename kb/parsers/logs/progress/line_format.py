@@ -40,9 +40,11 @@ _COLOURS = lazy_compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 def line_around(match: re.Match[bytes]) -> tuple[bytes, bytes]:
     """Return the line before and from the match, bounded, without color codes; a carriage return ends a line, too."""
-    start = match.start()
-    before = bytes(match.string[max(0, start - BEFORE) : start])
-    after = bytes(match.string[start : start + AFTER])
+    start, text = match.start(), match.string
+    if len(text) <= BEFORE and not (b"\n" in text or b"\r" in text or b"\x1b" in text):  # a line, as it mostly is
+        return bytes(text[:start]), bytes(text[start:])
+    before = bytes(text[max(0, start - BEFORE) : start])
+    after = bytes(text[start : start + AFTER])
     before = before[max(before.rfind(b"\n"), before.rfind(b"\r")) + 1 :]
     ends = [end for end in (after.find(b"\n"), after.find(b"\r")) if end >= 0]
     after = after[: min(ends)] if ends else after

@@ -93,7 +93,6 @@ _STATED = {"grad_norm": _GRAD_NORM, "learning_rate": _RATE, "loss_scale": _SCALE
 _TOTAL = lazy_compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
 _PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed", b"mfu")
 _OWN_WORDS = (b"compute", b"ward", b"fwd", b"data")
-SIZE_WORDS = (b"shape", b"seq", b"tokens")
 _UNITS = {b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
 
@@ -226,8 +225,8 @@ def own_times(text: bytes) -> tuple[float | None, float | None]:
     """Return the seconds that the rank computed (forward plus backward), and that it waited for data."""
     whole = data = None
     parts: dict[bytes, float] = {}
-    for match in _OWN_TIME.finditer(text.lower()):
-        name, seconds = match["name"], float(match["value"]) * _OWN_UNITS[match["unit"]]
+    for name, value, unit in _OWN_TIME.findall(text.lower()):
+        seconds = float(value) * _OWN_UNITS[unit]
         if name.startswith(b"data"):
             data = seconds
         elif name in (b"forward", b"fwd", b"backward", b"bwd"):
@@ -237,8 +236,10 @@ def own_times(text: bytes) -> tuple[float | None, float | None]:
     return (sum(parts.values()) if whole is None and len(parts) == 2 else whole), data
 
 
-def input_size(text: bytes) -> float | None:
-    """Return how large the step's input was: the product of a shape, a length, or a count of tokens."""
+def input_size(text: bytes, low: bytes) -> float | None:
+    """Return how large the step's input was: the product of a shape, a length, or a count of tokens. `low`: in lower case."""
+    if not (b"shape" in low or b"seq" in low or b"tokens" in low):
+        return None
     match = _SIZE_OF_STEP.search(text)
     if match is None:
         return None
@@ -274,7 +275,7 @@ def measure(text: bytes, name: str, offset: int) -> ProgressPoint:
         format=name,
         compute=compute,
         data=data,
-        size=input_size(text) if any(word in low for word in SIZE_WORDS) else None,
+        size=input_size(text, low),
         validation=validation,
     )
 

@@ -7,7 +7,7 @@ import re
 from kb.model import OWN, RESIZED, ProgressPoint
 from kb.parsers.logs.prefixes import HEAD, peel_head
 from kb.parsers.logs.progress.line_format import line_around, optional_group
-from kb.parsers.logs.progress.quantities import SIZE_WORDS, input_size, own_times, parse_float
+from kb.parsers.logs.progress.quantities import input_size, own_times, parse_float
 from kb.regex.lazy import lazy_compile
 
 # For lower-case text: without flags and with a leading letter, `re` skips quickly to possible names.
@@ -63,7 +63,7 @@ def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
     used = _OWN_MEMORY.search(low) if b"rss" in low else None
     memory = None if used is None else float(used["value"]) * _UNIT_BYTES[used["unit"]]
     compute, data = own_times(low)
-    size = input_size(text) if any(word in low for word in SIZE_WORDS) else None
+    size = input_size(text, low)
     if compute is None and data is None and memory is None and size is None:
         return None
     return ProgressPoint(
