@@ -1,7 +1,7 @@
 """What a report says of a cause and an impact: no more than the lines decide.
 
 The texts of a rule hold for all of its lines. A sentence that lists what could have happened, and of which no line chooses a
-part, would be read as the cause of this failure; `signalbox rules explain` lists the possibilities. The impact of a fault is
+part, would be read as the cause of this failure; `signalbox rules show` lists the possibilities. The impact of a fault is
 what happens if nobody acts; of a job that has ended, its logs show that.
 """
 

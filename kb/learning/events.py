@@ -332,7 +332,8 @@ def _line(whole: str) -> tuple[LineKind, str, tuple[str, ...], tuple[str, ...], 
     shape = shape_of(fold(data))
     if shape.template is None or shape.step is not None:
         return None
-    written = data[shape.start :].decode("utf-8", "replace").strip()
+    record = data.find(b'{"', 0, shape.start)  # of a JSON object, the fields beside the message count
+    written = data[shape.start if record < 0 else record :].decode("utf-8", "replace").strip()
     message = message_in(written)
     if raised(message) is None or is_foreign(message):
         message = without_prefix(message)

@@ -36,13 +36,15 @@ def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, floa
 def comparable_runs(points: Sequence[ProgressPoint], training: list[ProgressPoint]) -> list[list[ProgressPoint]]:
     """Return the training points in groups of comparable ones.
 
-    Lines with another total belong to another run in the same file; after a line that reports another batch or sequence
-    size, steps do other work. Totals that differ all the time are lengths of epochs.
+    Lines with another total belong to another run in the same file, as do those after which steps are counted from the
+    start again; after a line that reports another batch or sequence size, steps do other work. Totals that differ all
+    the time are lengths of epochs.
     """
     totals = dict.fromkeys(p.total for p in training if p.total is not None and p.format not in BARS)
     runs = [training]
     if 2 <= len(totals) <= MOST_RUNS:
         runs = [[p for p in training if p.total in (None, total) or p.format in BARS] for total in totals]
+    runs = [part for run in runs for part in _apart(run)]
     resized = [p.offset for p in points if p.format == RESIZED]
     if not resized:
         return runs
@@ -53,6 +55,24 @@ def comparable_runs(points: Sequence[ProgressPoint], training: list[ProgressPoin
             pieces.setdefault(bisect_right(resized, point.offset), []).append(point)
         parts += pieces.values()
     return parts
+
+
+def _apart(points: list[ProgressPoint]) -> list[list[ProgressPoint]]:
+    """Return the points before and after each place where the count of steps begins again, as that of a next stage of training.
+
+    All of them together if that happens often: then the steps count within epochs.
+    """
+    begins, last = [0], dict[str, int]()
+    for index, point in enumerate(points):
+        if point.step is None or point.format in BARS:
+            continue
+        if point.step < AGAIN * last.get(point.format, 0):
+            begins.append(index)
+            last.clear()
+        last[point.format] = point.step
+    if len(begins) > MOST_RUNS:
+        return [points]
+    return [points[start:stop] for start, stop in zip(begins, [*begins[1:], len(points)], strict=True)]
 
 
 DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], SeriesFinding | None]] = {
@@ -71,5 +91,6 @@ BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Se
     "memory_growth": use_grows,
     "loss_scale_minimum": scale_falls,
 }
+AGAIN = 0.1  # share of the last step below which a run did not resume from a checkpoint, but began
 COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # compare earlier with later points
 JOB_DETECTORS = ("collective_behind",)  # runs over structures of all streams, not over one series

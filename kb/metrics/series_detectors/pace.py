@@ -13,6 +13,8 @@ from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.model import ProgressPoint
 
 BEFORE_COLLAPSE = 10  # points before a collapse, for its usual pace
+USUAL = 0.9  # share of the earlier steps that take no longer
+SKIPPED = 30  # times as many steps as between two drawings of a bar
 RECOVERY = 4  # points that show a recovery
 COLLAPSED, COLLAPSED_SHARE = 8, 0.1  # points after it: minimum number, and minimum share of all points
 
@@ -90,6 +92,8 @@ def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         rated = [replace(p, throughput=1.0 / (p.seconds or 1.0)) for p in bars]
         if any((later.step or 0) < (item.step or 0) for item, later in pairwise(rated)):
             return None  # restarted bars
+        if bars and _passes_over(points, bars[0].total):
+            return None
     values = [p.throughput or 0.0 for p in rated]
     most = list(accumulate(reversed(values), max))[::-1]
     fewest = max(COLLAPSED, COLLAPSED_SHARE * len(values))
@@ -100,6 +104,13 @@ def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         if fallen and len(values) - index >= fewest and not _recovers(values[index:]):
             return _fallen(rated[index:], level, median(values[index:]))
     return None
+
+
+def _passes_over(points: Sequence[ProgressPoint], total: int | None) -> bool:
+    """Whether a bar passes at once over the steps that a resumed run made before; its pace is not that of steps then."""
+    steps = [p.step or 0 for p in points if p.format in BARS and p.total == total]
+    moves = [later - step for step, later in pairwise(steps) if later > step]
+    return bool(moves) and max(moves[:3]) > SKIPPED * median(moves)
 
 
 def _each_once(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
@@ -140,7 +151,8 @@ def slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> S
         level = median(before)
         spread = max(before) - min(before)
         even = spread < 0.015 * level
-        if even and least[index] - level > max(0.035 * level, 3 * spread):
+        usual = sorted(values[:index])[int(USUAL * (index - 1))]  # it may have been as slow before
+        if even and least[index] - max(level, usual) > max(0.035 * level, 3 * spread):
             now = median(values[index:])
             if now < 1.5 * level and not _rate_holds(timed, index, 0.99):
                 return _slower(timed[index:], level, now)
