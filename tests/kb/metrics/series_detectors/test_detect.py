@@ -912,3 +912,30 @@ def test_a_bar_whose_moving_average_recovers_after_an_evaluation() -> None:
     assert one("throughput_drop", [*bars, full]) is None
     fallen = [1.0 / rate for rate in (*rates[:11], 1.3, 1.2, 1.3, 1.3, 1.2, 1.3, 1.2, 1.3, 1.3)]
     assert one("throughput_drop", series("seconds", fallen, format="tqdm", total=99)) is not None
+
+
+def test_a_step_as_slow_as_earlier_ones_names_no_straggler() -> None:
+    """An even stretch between slower ones, as on a machine that is shared."""
+    slow, even = [11.0, 11.02] * 15, [10.0, 10.02] * 10
+    assert one("straggler_step", series("seconds", [*even, *[10.9, 10.95] * 5])) is not None
+    assert one("straggler_step", series("seconds", [*slow, *even, *[10.9, 10.95] * 5])) is None
+
+
+def test_the_loss_of_the_next_stage_of_training_did_not_leave_its_level() -> None:
+    """Its steps are counted from the start again, without a total; one that goes on from a checkpoint is the same run."""
+    first = series("loss", noisy(1.0, 0.02, 300))
+    fresh = [replace(p, offset=p.offset + 90_000) for p in series("loss", noisy(3.0, 0.02, 120), first=200)]
+    again = [replace(p, offset=p.offset + 90_000) for p in series("loss", noisy(3.0, 0.02, 120), first=1)]
+    assert one("loss_spike", [*first, *fresh]) is not None
+    assert one("loss_spike", [*first, *again]) is None
+
+
+def test_a_bar_that_passes_over_the_steps_of_an_earlier_run_did_not_slow_down() -> None:
+    """Its pace at first is that of passing over them."""
+    paces = [0.02 * 1.3**n for n in range(20)]
+    own = [
+        ProgressPoint(40 * n, 1600 + 2 * n, 3200, seconds=min(pace, 4.0), format="tqdm")
+        for n, pace in enumerate([*paces, *[4.0] * 300], 1)
+    ]
+    assert one("throughput_drop", own) is not None
+    assert one("throughput_drop", [ProgressPoint(0, 0, 3200, format="tqdm"), *own]) is None
