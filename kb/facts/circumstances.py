@@ -7,7 +7,7 @@ where the logs or the job's description show it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from kb.facts.job_facts import Facts
@@ -149,7 +149,7 @@ class RunCircumstances:
             "detail": lambda: "on" if _in_force(_DETAIL, self._lines) else "",
             "blocking": lambda: "on" if _in_force(_BLOCKING, self._lines) else "",
             "verbose": lambda: "on" if _in_force(_VERBOSE, self._lines) else "",
-            "recompute": lambda: "on" if _shows(_RECOMPUTES, self._lines) else "",
+            "recompute": lambda: "on" if _shows(_RECOMPUTES, _naming(self._lines, "checkpoint", "recompute")) else "",
             "micro_batch": lambda: "one" if _shows(_ONE_SAMPLE, self._lines) else "",
             "elastic": lambda: "yes" if _shows(_ELASTIC, self._lines) else "",
             "work": lambda: "inference" if _only_infers(facts, self._lines) else "",
@@ -168,8 +168,16 @@ def _texts(facts: Facts) -> Iterator[str]:
         yield from (line for _, line in tail_lines(stream.summary))
 
 
-def _shows(regex: re.Pattern[str], texts: list[str]) -> bool:
+def _shows(regex: re.Pattern[str], texts: Iterable[str]) -> bool:
     return any(regex.search(text) for text in texts)
+
+
+def _naming(texts: Iterable[str], *words: str) -> Iterator[str]:
+    """Yield the texts with one of these words in any case: few have, and an expression that ignores case tries every byte."""
+    for text in texts:
+        low = text.lower()
+        if any(word in low for word in words):
+            yield text
 
 
 def _processes(facts: Facts, places: Places, texts: list[str]) -> str:
@@ -236,7 +244,7 @@ def _trained(facts: Facts, texts: list[str]) -> bool:
 def _on_windows(facts: Facts, texts: list[str]) -> bool:
     """Whether the program lies on a drive with a letter."""
     frames = (str(item.fields.get("frames") or "") for _, item in facts.structures("exception"))
-    return any(_ON_DRIVE.search(text) for text in (*frames, *texts))
+    return any(_ON_DRIVE.search(text) for text in (*frames, *texts) if ":\\" in text)
 
 
 def _language(facts: Facts, texts: list[str]) -> str:
@@ -271,7 +279,7 @@ def _segments(texts: list[str]) -> str:
 
 def _older(regex: re.Pattern[str], name: str, least: tuple[int, int], texts: list[str]) -> bool:
     """Whether the texts state a release of what has this name, and only releases before `least`."""
-    naming = (text for text in texts if name in text.lower())
+    naming = _naming(texts, name)
     found = {tuple(int(part) for part in match.groups() if part) for text in naming for match in regex.finditer(text)}
     return bool(found) and all(release < least for release in found)
 

@@ -36,7 +36,7 @@ _STEP = lazy_compile(
 _PART = lazy_compile(r"(?<![\w/.:-])(?P<step>\d{1,12}) ?(?:/| of ) ?\d{1,12}(?![\w/.%-]| \d\d:\d\d)")
 _RANK = lazy_compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}(?P<rank>\d{1,6})(?![\w.])")
 _FIELD = lazy_compile(
-    r"(?<![A-Za-z])(?P<name>[A-Za-z][\w./-]{0,40}(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
+    r"(?<![A-Za-z])(?P<name>[A-Za-z][\w./-]{0,40}+(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
     r"(?:[ \t]?(?P<unit>ms|msec|us|s|secs?|seconds)(?![\w/])|(?![\w.%/:]))"
 )
 _UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}

@@ -96,6 +96,10 @@ def test_a_thread_that_fails_after_the_end_fails_no_run() -> None:
     [
         ("=== Summary over 30 iterations ===\nStep time: 1.8s\n", "teardown"),
         ("2026-11-22 20:57:00,000 INFO: End of training. Time consumed: 2 days\n", "teardown"),
+        ("Throughput statistics over 200 iterations\n", "teardown"),
+        ("[trainer] Final Training Report\n", "teardown"),
+        ("Fine-tuning is finished.\n", "teardown"),
+        ("Saving the final weights to /out\n", "teardown"),
         ("Results of 30 steps follow when the run ends\n", "iterating"),
         ("Saving the latest weights, as after each epoch\n", "iterating"),
         ("Training complete!\n***** Running Evaluation *****\n", "evaluating"),

@@ -22,6 +22,29 @@ def test_a_count_that_rises_across_the_trouble():
 
 
 @pytest.mark.parametrize(
+    "work",
+    [
+        *(
+            "batch",
+            "batches",
+            "completion",
+            "completions",
+            "document",
+            "episodes",
+            "examples",
+            "files",
+            "images",
+            "pairs",
+        ),
+        *("prompts", "records", "rollout", "rollouts", "rows", "sample", "samples", "sequences", "shards", "tokens"),
+    ],
+)
+def test_each_kind_of_work_counts(work: str) -> None:
+    """Words of all kinds of work are looked for; words that only contain one are none."""
+    assert len(counts(f"read 12 {work} so far", f"read 12 pre{work} so far")) == 1
+
+
+@pytest.mark.parametrize(
     "after",
     [
         pytest.param(["loader: 900 samples read"], id="one line may have waited in a buffer"),
