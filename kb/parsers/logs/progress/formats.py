@@ -45,7 +45,7 @@ from kb.parsers.logs.progress.side_lines import read_below, read_beside, read_ow
 def read_line(line: bytes) -> ProgressPoint | None:
     """Read one line with the first format that matches; offsets count from the line's start."""
     for form in FORMATS:
-        for match in form.find.finditer(line):
+        for match in form.find.finditer(line) if form.head in line else ():
             point = form.read(match)
             if point is not None:
                 return point
