@@ -84,6 +84,7 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     by_hand = raised.name == b"KeyboardInterrupt"  # even in a finalizer, it ended the run
     if not by_hand and (
         _handled(raised.frames, raised.name, raised.message)
+        or in_generated_code(window, line_start(window, at), raised.offset, raised.frames)
         or at_shutdown(raised.message)
         or survived_by_program(window, line_start(window, at), raised.offset)
     ):
@@ -102,7 +103,7 @@ def _of_record(window: bytes, at: int, prefix: Prefix) -> Prefix:
 def _handled(frames: tuple[str, ...], name: bytes, message: bytes) -> bool:
     """Whether the frames of an exception show that something caught and printed it."""
     caught = caught_by_tracker(frames, name + b": " + message)
-    return caught or in_finalizer(frames) or in_generated_code(frames)
+    return caught or in_finalizer(frames)
 
 
 def _read_json(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -211,6 +212,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         else survived_by_program(window, start, at)
     )
     kept = frames.kept()
+    excused = excused or in_generated_code(window, start, at, kept)
     if excused or at_shutdown(exception[2]) or of_the_shell(exception[2]) or _handled(kept, exception[1], exception[2]):
         shared["lived_with"] = "yes"
     told = window if member is None else window[:after]  # what follows a member is no part of its text

@@ -36,6 +36,11 @@ _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
 # conda's hint to a script's shell, whose commands then run in the environment that it has
 _SHELL = lazy_compile(rb"^Your shell has not been properly configured to use 'conda (?:de)?activate'")
 _COMMAND = "<string>:1 in <module>"
+# how a program that tests generated code announces what the code raised
+_TESTED = lazy_compile(
+    rb"(?i)\b(?:completions?|candidates?|generations?|responses?|rollouts?|solutions?|snippets?|submissions?|rewards?|sandbox\w*|unit.?tests?|humaneval|mbpp|problem|prompt)\b"
+    rb".{0,160}(?:\b(?:fail|error|rais|wrong|incorrect|traceback|stderr|output)|\bnot pass|:\s*$)"
+)
 _SHUTDOWN = lazy_compile(
     rb"(?:at|after) interpreter shutdown|Python is likely shutting down|^import of \S{1,80} halted; None in sys\.modules"
 )
@@ -115,14 +120,33 @@ def _calm_after(window: bytes, position: int) -> bool:
     return len(following) == _CALM_LINES and not any(_TROUBLE_WORDS.search(line) for line in following)
 
 
-def in_generated_code(frames: tuple[str, ...]) -> bool:
-    """Whether all frames are code that a program ran from a string, such as a model's answer that it tests, and reported itself.
+def in_generated_code(window: bytes, start: int, last: int, frames: tuple[str, ...]) -> bool:
+    """Whether an exception is of code that a program ran from a string, such as a model's answer that it tests, and lived with.
 
-    If nobody had handled the exception, the frames of that program would stand above. `python -c` starts in the module's first line.
+    All its frames are then of that string, as are those of a failed `python -c` or `exec`. So either the line above tells
+    of a test, or what follows shows that the program goes on. `start`, `last`: as of `survived_by_program`.
     """
-    return (
-        bool(frames) and all(frame.startswith("<string>:") for frame in frames) and not frames[0].startswith(_COMMAND)
-    )
+    if not frames or not all(frame.startswith("<string>:") for frame in frames) or frames[0].startswith(_COMMAND):
+        return False
+    above = line_at(window, line_start(window, start - 1))[0][-1000:] if start > 0 else b""
+    own = line_at(window, start)[0]
+    told = own[: max(0, own.find(HEADER))] + b" " + (b"" if above[:1].isspace() else above)
+    return _TESTED.search(told) is not None or _calm_after_traces(window, line_at(window, last)[1])
+
+
+def _calm_after_traces(window: bytes, position: int) -> bool:
+    """Whether lines without trouble follow, right away or after further tracebacks."""
+    found: list[bytes] = []
+    in_trace = False
+    for _, _, line in lines_from(window, position, 8 * _CALM_LINES):
+        indented = line[:1].isspace()
+        if HEADER in line:
+            in_trace = True
+        elif in_trace:
+            in_trace = indented
+        elif line.strip():
+            found.append(line)
+    return len(found) >= _CALM_LINES and not any(_TROUBLE_WORDS.search(line) for line in found[:_CALM_LINES])
 
 
 def at_shutdown(message: bytes) -> bool:

@@ -527,6 +527,26 @@ def test_code_from_a_string(frames, expected):
     assert {found.fields.get("lived_with") for found in structures(READERS, text)} == {expected}
 
 
+@pytest.mark.parametrize(
+    ("above", "below", "expected"),
+    [
+        ("step 25 loss 2.2", "", None),  # the last lines of a `python -c` with several lines, or of an `exec`
+        ("step 25 loss 2.2", "exit code 1\n", None),
+        ("step 25 loss 2.2", "bye\n", None),
+        ("step 25 loss 2.2", "step 26 loss 2.1\nstep 27 loss 2.1\nstep 28 loss 2.0\n", "yes"),
+        ("[grader] problem 4, candidate 2:", "", "yes"),
+    ],
+)
+@pytest.mark.parametrize("frame", ["<module>", "check"])
+def test_code_from_a_string_that_ended_the_program(above, below, expected, frame):
+    """Only a test that the line above tells of, or a program that goes on, excuses what code from a string raises."""
+    trace = f'Traceback (most recent call last):\n  File "<string>", line 7, in {frame}\nValueError: sizes differ\n'
+    found = structures(READERS, f"{above}\n{trace}{below}")
+    assert {item.fields.get("lived_with") for item in found} == {expected}
+    again = structures(READERS, f"{above}\n{trace}{trace}{below}")
+    assert again[0].fields.get("lived_with") == expected
+
+
 def test_an_error_in_a_destructor():
     """The interpreter prints and ignores what a destructor raises, also where another thread's lines split the report."""
     text = trace("AttributeError: 'NoneType' object has no attribute 'flush'", "__del__")
