@@ -352,7 +352,7 @@ def missing_in_short(report: Report) -> str:
     skipped = f"{many(len(report.not_evaluated), 'rule')} skipped" if report.not_evaluated else ""
     missing = "; ".join(part for part in (_sources_of(absent), skipped) if part)
     partly = _sources_of([gap for gap in report.gaps if gap.code in _READ])
-    excepted = few(list(dict.fromkeys(gap.source for gap in report.gaps if gap.code == _EXCEPTED)))
+    excepted = few([_exception(gap) for gap in report.gaps if gap.code == _EXCEPTED])
     lone = absent[0].rules_out if len(absent) == 1 and not skipped else ""
     parts = (
         f"{MISSING} {missing}{f'; cannot tell: {lone}' if lone else ' (-v says what it would show)'}"
@@ -362,6 +362,11 @@ def missing_in_short(report: Report) -> str:
         f"Excepted by your site: {excepted}" if excepted else "",
     )
     return ". ".join(part for part in parts if part)
+
+
+def _exception(gap: Gap) -> str:
+    """Return what a site excepted: the rule, how many of its signals, until when and why."""
+    return f"{gap.source} ({gap.reason.replace(' excepted by the site', '')})"
 
 
 def _sources_of(gaps: Sequence[Gap]) -> str:

@@ -106,11 +106,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuleResults:
-    """The results of all rules: findings, rules that could not be evaluated, and signals that a site excepted."""
+    """The results of all rules: findings, rules that could not be evaluated, and signals that a site excepted.
+
+    `silenced`: the findings that the excepted signals would have made. Generic rules must not report their lines either.
+    """
 
     findings: tuple[Finding, ...] = ()
     not_evaluated: tuple[NotEvaluated, ...] = ()
     excepted: tuple[Gap, ...] = ()
+    silenced: tuple[Finding, ...] = ()
 
 
 def find(rulebook: Rulebook, facts: Facts, history: History) -> RuleResults:
@@ -118,7 +122,7 @@ def find(rulebook: Rulebook, facts: Facts, history: History) -> RuleResults:
     heard = evaluate_rules(
         rulebook, (rule for rule in rulebook.rules if active(rule) and rule.status != "shadow"), facts, history
     )
-    return replace(heard, findings=combine_findings(heard.findings, facts))
+    return replace(heard, findings=combine_findings(heard.findings, facts, heard.silenced))
 
 
 def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, history: History) -> RuleResults:
@@ -126,6 +130,7 @@ def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, hist
     found: list[Finding] = []
     open_: list[NotEvaluated] = []
     excepted: list[Gap] = []
+    silenced: list[Finding] = []
     framework = facts.evidence.job.framework
     lookup = PatternLookup(facts)
     plain, judging = _in_order(rules)
@@ -133,7 +138,7 @@ def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, hist
         if not _applies(rule, framework):
             continue
         if judging and rule is judging[0]:
-            lookup.explained_by(_covered(combine_findings(found, facts), facts))
+            lookup.explained_by(_covered((*combine_findings(found, facts), *silenced), facts))
         evaluator = Evaluator(rule, lookup, history)
         answer = evaluator.judge()
         if answer.truth is None:
@@ -141,24 +146,26 @@ def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, hist
         elif answer.truth and answer.signals:
             signals, gaps = _unexcepted(rule, answer.signals, evaluator, facts)
             excepted += gaps
+            if gaps:
+                silenced += _split(rulebook, rule, [s for s in answer.signals if s not in signals])
             split = _split(rulebook, rule, signals)
             if len(split) == 1 and len(signals) == len(answer.signals):
                 count, ranks = evaluator.tally(split[0].signals)
                 split = [replace(split[0], count=count, ranks=split[0].ranks | ranks)]
             found.extend(split)
-    return RuleResults(tuple(found), tuple(open_), tuple(excepted))
+    return RuleResults(tuple(found), tuple(open_), tuple(excepted), tuple(silenced))
 
 
-def combine_findings(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
+def combine_findings(heard: Iterable[Finding], facts: Facts, silenced: Sequence[Finding] = ()) -> tuple[Finding, ...]:
     """Return the findings that remain, in order of their rules.
 
-    Drops findings that the run survived and generic matches that another rule explains.
+    Drops findings that the run survived and generic matches that another rule explains. `silenced`: what a site excepts.
     """
     every = tuple(heard)
     living = [finding for item in every if (finding := _living(item)) is not None]
     if living and all(finding.is_symptom for finding in living):
         living += _causes_before(every, living, facts)
-    return tuple(_without_fallbacks(living, facts))
+    return tuple(_without_fallbacks(living, silenced, facts))
 
 
 def _in_order(rules: Iterable[Rule]) -> tuple[list[Rule], list[Rule]]:
@@ -190,7 +197,7 @@ def _unexcepted(
                 Gap(
                     "rule_excepted",
                     rule.id,
-                    f"excepted by the site until {exception.expires}: {exception.reason}",
+                    f"{gone} of {len(signals)} signals excepted by the site until {exception.expires}: {exception.reason}",
                     got=f"{gone} of {len(signals)} signals skipped",
                     rules_out=rule.title,
                 )
@@ -347,9 +354,9 @@ def _revived(finding: Finding, signals: Sequence[Signal]) -> Finding | None:
     return None if found is None else replace(found, signals=tuple(replace(s, survived=False) for s in signals))
 
 
-def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
-    """Drop from generic rules every signal, and every chain of exceptions, that another rule explains."""
-    covered = _covered([finding for finding in found if not finding.rule.fallback], facts)
+def _without_fallbacks(found: list[Finding], silenced: Sequence[Finding], facts: Facts) -> list[Finding]:
+    """Drop from generic rules every signal, and every chain of exceptions, that another rule explains or would."""
+    covered = _covered([*(finding for finding in found if not finding.rule.fallback), *silenced], facts)
     kept = []
     for finding in found:
         if not finding.rule.fallback:

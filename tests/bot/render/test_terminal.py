@@ -580,13 +580,14 @@ def test_what_was_read_and_what_the_site_excepts_is_not_called_missing():
     gaps = (
         Gap("no_kernel_log", "kernel", "no kernel log was collected"),
         Gap("groups_inferred", "flight_recorder", "the members were inferred", scope="job"),
-        Gap("rule_excepted", "nvidia-xid", "excepted by the site until 2026-12-05: soak test"),
+        Gap("rule_excepted", "nvidia-xid", "2 of 3 signals excepted by the site until 2026-12-05: soak test"),
     )
     told = {count: plain(replace(FALLEN_GPU, gaps=gaps[count:], not_evaluated=())) for count in (0, 1)}
 
-    assert "Read with limits: flight_recorder (-v says which). Excepted by your site: nvidia-xid" in told[1].replace(
-        "\n  ", " "
-    ).replace("Flight Recorder", "flight_recorder")
+    assert (
+        "Read with limits: flight_recorder (-v says which). Excepted by your site: nvidia-xid (2 of 3 signals until"
+        in told[1].replace("\n  ", " ").replace("Flight Recorder", "flight_recorder")
+    )
     assert "Missing evidence: kernel log (-v says what it would show)." in told[0]
     assert "Missing evidence:" not in told[1]
     verbose = plain(replace(FALLEN_GPU, gaps=gaps), reading=ALL)
