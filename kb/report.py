@@ -167,7 +167,7 @@ class Decision:
     """What the reader must decide: whether to requeue, without whom, from where, at what cost, and who owns it.
 
     `steps_lost`: up to the last logged step; `steps_lost_at_most`: also those that may have followed without a line.
-    `find_cause`: only a symptom is known, or nothing; the cause must be found before the job is started again.
+    `find_cause`: only a symptom is known, or nothing, or not the node to leave out; find it before the job is started again.
     """
 
     advice: Advice = "none"

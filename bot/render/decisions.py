@@ -71,7 +71,7 @@ def _while_it_runs(report: Report) -> str:
     decision, stop = report.decision, _stop(report)
     if not stop or decision.advice == "none":
         return ""
-    if decision.find_cause:
+    if decision.find_cause and decision.advice == "fix_first":
         return f"{stop}, but collect its stacks first. Find the cause before you restart"
     if decision.advice == "wait":
         return "Wait for the external problem to clear; restart the job only if it does not recover by then"
@@ -107,12 +107,12 @@ def _finished(report: Report) -> bool:
 
 def _head(report: Report) -> str:
     decision = report.decision
-    if decision.find_cause:
-        return "Find the cause before you restart"
     if decision.advice == "requeue_without" and not decision.exclude and _of_connection(report):
         return "Check both ends of the connection, then requeue without the faulty one"
     if decision.advice == "requeue_without" and not decision.exclude:
         return "Find the faulty node, then requeue without it"
+    if decision.find_cause:
+        return "Find the cause before you restart"
     if decision.advice == "resubmit" and report.diagnoses and (steps := report.diagnoses[0].remediation):
         if steps[0].action in _CHANGES:
             return f"{_ADVICE['resubmit']} (see below)"

@@ -295,7 +295,7 @@ MEANING: Mapping[str, str] = {
     "Decision.owner": "Who should act.",
     "Decision.why": "Why this advice.",
     "Decision.options": "The available choices, each with its cost.",
-    "Decision.find_cause": "Only a symptom is known, or nothing: find the cause before the job is started again.",
+    "Decision.find_cause": "Only a symptom is known, or nothing, or not the node to leave out: find it before the job is started again.",
     "Option.advice": "One of the closed list in rules/actions.yaml.",
     "Option.gpu_hours": "Its cost in GPU-hours, null if unknown.",
     "Option.why": "What the cost includes.",

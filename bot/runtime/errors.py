@@ -36,4 +36,6 @@ def decision_status(report: Report) -> int:
     """Return the exit status for a requeue wrapper."""
     if report.verdict == "no_fault":
         return PROVEN
-    return DECISIONS.get(report.decision.advice, UNDECIDED) if report.verdict == "fault" else UNDECIDED
+    if report.verdict != "fault":
+        return UNDECIDED
+    return DECISIONS["fix_first"] if report.decision.find_cause else DECISIONS.get(report.decision.advice, UNDECIDED)

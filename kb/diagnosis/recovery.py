@@ -151,7 +151,7 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         owner=owner(best, rulebook),
         why=why,
         options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
-        find_cause=best.is_symptom and advice == "fix_first",
+        find_cause=(best.is_symptom and advice == "fix_first") or (advice == "requeue_without" and not barred),
     )
 
 

@@ -174,8 +174,9 @@ def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
     """The advice is given all the same, and names what is missing."""
     known = seen("ecc")
     decision = decide(BOOK, places(known), (Suspect("rank", rank=9), Suspect("job")), RunFacts())
-    assert (decision.advice, decision.exclude) == ("requeue_without", ())
+    assert (decision.advice, decision.exclude, decision.find_cause) == ("requeue_without", (), True)
     assert "node is not known" in decision.why
+    assert not decide(BOOK, places(known), NODES, RunFacts()).find_cause
 
 
 def test_the_row_of_a_table_says_why_a_node_is_left_out() -> None:
