@@ -12,6 +12,9 @@ from bot.incidents.handover import dumps, handover, text
 from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import LifecycleStep, RecordedStep, Verb, step_text
 from bot.incidents.names import names, with_names
+from bot.incidents.resolution import word
+from bot.policy.resolution_codes import nameless
+from bot.rulebase.loader import knowledge
 from bot.runtime.paths import database_url
 from bot.store.incident_state import state_of
 from kb.errors import SignalboxError
@@ -86,6 +89,21 @@ def history(incident: int) -> list[str]:
         lines += [(step.at, _line(step, incident)) for step in ledger.lifecycle.steps(incident)]
         known = names(ledger.database)
     return [with_names(line, known) for _, line in sorted(lines, key=lambda item: item[0])]
+
+
+def closed_as(incident: int) -> list[str]:
+    """What people closed the incident as, in one line; nothing while it is open."""
+    with Ledger(database_url()) as ledger:
+        holds = word(ledger.closings.annotations(incident))
+    if holds is None:
+        return []
+    said = holds.last.said
+    title = ""
+    if said.fault:
+        known = knowledge().rulebook.faults.get(said.fault)
+        title = f"{known.title} [{said.fault}]" if known is not None else said.fault
+    wrong = ". The answer below was wrong" if said.verdict == "wrong" else ""
+    return [f"People closed this as: {title or nameless(said.cause) or 'no cause given'}{wrong}"]
 
 
 def _line(recorded_step: RecordedStep, incident: int) -> str:

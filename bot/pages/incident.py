@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.incidents.lifecycle import step_text
+from bot.incidents.resolution import word
 from bot.pages.attachments import PageAttachments
 from bot.pages.attempts import attempt_rows
 from bot.pages.log_context import LogContext, named
@@ -130,6 +131,7 @@ def incident_page(
         "incident.html",
         title=f"{job}: {headline(report)}"[:160],
         headline=headline(report),
+        closed=_closed_as(about, words),
         what=explanation(report),
         key=key_lines(report),
         step=next((step for item in report.diagnoses[:1] for step in item.remediation[:1]), None),
@@ -262,6 +264,15 @@ class _AnnotationRow:
     verdict: str
     cause: str
     said: Annotation
+
+
+def _closed_as(about: IncidentStatus, words: RuleTexts) -> tuple[str, str]:
+    """Return what people closed the incident as, and what that says of the answer; empty texts while it is open."""
+    holds = word(about.said)
+    if about.state != "closed" or holds is None:
+        return "", ""
+    row = _annotation_row(holds.last, words)
+    return row.cause, row.verdict
 
 
 def _annotation_row(annotation: Annotation, words: RuleTexts) -> _AnnotationRow:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import col, select
 
+from bot.store.confirmed_fault import actual_fault
 from bot.store.database import Database
 from bot.store.incident_state import to_do
 from bot.store.tables import IncidentRow
@@ -21,7 +22,7 @@ _LIMIT = 20_000  # incidents looked at
 
 @dataclass(frozen=True, slots=True)
 class IncidentGroup:
-    """The failures of one cause. `fault`: its class, None for those without a known cause.
+    """The failures of one cause. `fault`: its class, as people confirmed it where they did; None for those without a known cause.
 
     `trend`: their number in each of `PARTS` equal parts of the time shown, the oldest first. `gpu_hours`: None if no incident knows its cost.
     """
@@ -53,7 +54,7 @@ def groups(store: Database, tenant: str, weeks: int, now: datetime) -> tuple[Inc
         col(row.merged_into).is_(None),
         *([col(row.created_at) >= now - timedelta(weeks=weeks)] if weeks else []),
     ]
-    query = select(row.fault, row.created_at, row.gpu_hours_lost).where(*asked).limit(_LIMIT)
+    query = select(actual_fault(), row.created_at, row.gpu_hours_lost).where(*asked).limit(_LIMIT)
     with store.errors(), store.session() as session:
         rows = session.exec(query.order_by(col(row.created_at).desc())).all()
         unsettled = session.exec(select(row.fault).where(*asked, to_do(now)).limit(_LIMIT)).all()

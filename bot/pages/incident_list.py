@@ -13,6 +13,7 @@ from sqlmodel import col, or_, select
 
 from bot.incidents.resolution import Annotation, Resolution, annotations_within, word
 from bot.store import incident_state
+from bot.store.confirmed_fault import actual_fault
 from bot.store.database import Database
 from bot.store.suspect_nodes import node_names, suspects
 from bot.store.tables import IncidentRow
@@ -37,7 +38,7 @@ SORTS: tuple[tuple[Sort, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class IncidentQuery:
-    """A query. `fault`: a class, or "none" for incidents without one; `node`: its full name; `job`: part of a name or id.
+    """A query. `fault`: a class, as people confirmed it where they did, or "none" for incidents without one; `node`: its full name; `job`: part of a name or id.
 
     `text`: part of a summary, cause, job or node. `sort`: "open" lists failures that need attention first and runs without a failure last.
     """
@@ -120,12 +121,13 @@ def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> 
     asked = [*era, *_conditions(wanted, now)]
     # one query of the ids, in order, gives both the page and the count
     every = (
-        select(IncidentRow.id, IncidentRow.fault)
+        select(IncidentRow.id, actual_fault())
         .where(*asked)
         .order_by(*_order(wanted.sort, now), col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         .limit(MOST_COUNTED)
     )
-    by_fault = select(IncidentRow.fault, func.count()).where(*era).group_by(col(IncidentRow.fault))
+    each = select(actual_fault().label("fault")).where(*era).subquery()
+    by_fault = select(each.c.fault, func.count()).group_by(each.c.fault)
     with store.errors(), store.session() as session:
         every_id = [(number, fault) for number, fault in session.exec(every) if number is not None]
         ids = [number for number, _ in every_id]
@@ -170,7 +172,7 @@ def _order(sort: Sort, now: datetime) -> list[ColumnElement[Any]]:
 def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.fault:
-        fault = col(IncidentRow.fault)
+        fault = actual_fault()
         found.append(fault.is_(None) if wanted.fault == "none" else fault == wanted.fault)
     if wanted.node:
         found.append(suspects(wanted.node))

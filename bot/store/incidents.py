@@ -24,6 +24,7 @@ from sqlmodel import Session, col, select
 from bot.render.report_json import dumps, from_json
 from bot.runtime.paths import DEFAULT_TENANT, database_url
 from bot.store import unsaved
+from bot.store.confirmed_fault import actual_fault
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
 from bot.store.packed_reports import Origin, PackedReport, file
@@ -121,8 +122,8 @@ class IncidentFilter:
         """The conditions on the cause and the suspects."""
         found: list[ColumnElement[bool]] = [] if self.node is None else [suspects(self.node)]
         if self.fault == "none":
-            return [*found, col(IncidentRow.fault).is_(None), col(IncidentRow.verdict).not_in(NOT_FAILED)]
-        return found if self.fault is None else [*found, col(IncidentRow.fault) == self.fault]
+            return [*found, actual_fault().is_(None), col(IncidentRow.verdict).not_in(NOT_FAILED)]
+        return found if self.fault is None else [*found, actual_fault() == self.fault]
 
 
 EVERYTHING = IncidentFilter()

@@ -187,3 +187,14 @@ def test_the_line_that_shows_the_cause_stands_in_the_head():
         in head
     )
     assert '<p class="key">' not in incident_page(UNKNOWN)
+
+
+def test_what_people_closed_it_as_stands_above_the_answer():
+    """With whether the answer was wrong; an open incident has no such line."""
+    at = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+    said = (Annotation(3, 1, at, Closing("ana", "cli", "wrong", "fault", "storage_io")),)
+    head = incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="closed")).partition("<h1>")[0]
+
+    assert "People closed this as: <strong>storage io</strong>" in head
+    assert "the answer was wrong" in head
+    assert "People closed this" not in incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="open"))

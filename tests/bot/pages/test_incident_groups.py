@@ -10,6 +10,7 @@ import pytest
 from flask import Flask
 
 from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import LifecycleStep
 from bot.incidents.resolution import Closing
 from bot.pages.incident_groups import groups
 from bot.pages.incident_list import IncidentQuery, find
@@ -45,6 +46,33 @@ def test_a_cause_has_its_count_cost_and_trend(ledger):
     assert (unknown.fault, unknown.count, unknown.gpu_hours) == (None, 1, None)
     assert groups(ledger.database, "other", 4, NOW) == ()
     assert [group.count for group in groups(ledger.database, "default", 1, NOW)] == [2, 1]
+
+
+def test_a_cause_counts_as_people_confirmed_it(ledger):
+    """In the groups, in the choices and in the filter; no longer once the incident is open again."""
+
+    def counts():
+        found = {group.fault: group.count for group in groups(ledger.database, "default", 4, NOW)}
+        listed = find(ledger.database, "default", IncidentQuery(), NOW).faults
+        assert {fault: number for fault, number in listed.items() if fault} == {
+            fault: number for fault, number in found.items() if fault
+        }
+        return found
+
+    def close(incident, fault, cause="fault"):
+        ledger.closings.annotate(
+            incident, "default", f"{incident}-{fault}", Closing("eve", "cli", "wrong", cause, fault), NOW
+        )
+
+    close(2, "host_oom")
+    close(4, "host_oom")
+    assert counts() == {"gpu_fell_off_bus": 2, "host_oom": 2}
+    only = find(ledger.database, "default", IncidentQuery(fault="host_oom"), NOW)
+    assert {item.id for item in only.incidents} == {2, 4}
+    close(2, None, "no_rule")
+    assert counts() == {"gpu_fell_off_bus": 2, "host_oom": 1, None: 1}
+    ledger.lifecycle.step(4, "default", "again", LifecycleStep("reopen", "eve", "cli"), NOW + timedelta(hours=1))
+    assert counts() == {"gpu_fell_off_bus": 2, None: 2}
 
 
 def test_what_needs_attention_comes_first(ledger):

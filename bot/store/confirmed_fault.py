@@ -1,0 +1,42 @@
+"""The fault of an incident as people confirmed it, in SQL, so that lists and counts agree with its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, func, null, or_
+from sqlmodel import col, select
+
+from bot.store.tables import AnnotationRow, IncidentRow
+
+
+def actual_fault() -> ColumnElement[Any]:
+    """The fault class that the last valid close-out names, NULL where it says that no rule fits; else the diagnosed one.
+
+    Feedback from before an incident was reopened is not valid. An incident that is not closed costs no lookup.
+    """
+    diagnosed = col(IncidentRow.fault)
+    said = _last(AnnotationRow.cause)
+    return case(
+        (col(IncidentRow.closed_at).is_(None), diagnosed),
+        (said == "no_rule", null()),
+        (said.in_(("shown", "fault")), func.coalesce(_last(AnnotationRow.fault), diagnosed)),
+        else_=diagnosed,
+    )
+
+
+def _last(column: Any) -> ColumnElement[Any]:
+    """A field of the last valid feedback with a cause; NULL without one."""
+    note, reopened = AnnotationRow, col(IncidentRow.reopened_at)
+    return (
+        select(column)
+        .where(
+            col(note.incident_id) == col(IncidentRow.id),
+            col(note.cause).is_not(None),
+            or_(reopened.is_(None), col(note.at) > reopened),
+        )
+        .order_by(col(note.version).desc())
+        .limit(1)
+        .correlate(IncidentRow)
+        .scalar_subquery()
+    )
