@@ -17,6 +17,8 @@ from bot.cli.diagnose_options import DiagnoseOptions
 
 STDIN = "-"
 MOST_LOOKED_AT = 20_000  # entries of a folder tree to check for a log
+MOST_JOBS = 50  # subfolders looked into
+MOST_DIGITS = 4  # a number of so many digits may be a job; a shorter one is that of a process or an attempt
 
 Kind = Literal["bundle", "bundles", "logs", "empty"]
 
@@ -70,6 +72,10 @@ def _one_path(options: DiagnoseOptions, target: str) -> DiagnoseOptions:
         complain(f"{target}: read as the {what} of that name; for the job: signalbox diagnose --job {_word(target)}")
     if kind == "bundle":
         return replace(options, targets=(), bundle=path)
+    if path.is_dir() and (count := _like_jobs(path)):
+        complain(
+            f"{target}: its {count} subfolders are read as the logs of one job; if each is a job: --each {_word(target)}"
+        )
     return replace(options, logs=True)
 
 
@@ -116,6 +122,30 @@ def _is_bundle(folder: Path) -> bool:
         return _kind(folder) == "bundle"
     except UnreadableInput:
         return False
+
+
+def _like_jobs(folder: Path) -> int:
+    """Return the number of subfolders if there is nothing else, each has logs, and none is named after a part of a job; else 0."""
+    from connectors.base.filenames import ATTEMPT, NO_LOG, name_hints
+    from kb.model import Resource, StreamRef
+
+    def of_a_part(name: str) -> bool:
+        told = name_hints(StreamRef(name, Resource()), f"{name}/x.log")
+        known = told.resource.rank is not None or told.resource.node is not None or told.kind != "job"
+        return known or bool(ATTEMPT.search(f"{name}/")) or (name.isdecimal() and len(name) < MOST_DIGITS)
+
+    with os.scandir(folder) as listed:
+        entries = [entry for entry in listed if not entry.name.startswith(".")]
+    if len(entries) < 2 or not all(entry.is_dir() for entry in entries):
+        return 0
+    for entry in entries[:MOST_JOBS]:
+        try:
+            inner = [file for file in Path(entry.path).iterdir() if file.is_file() and not file.name.startswith(".")]
+        except OSError:
+            return 0
+        if of_a_part(entry.name) or not any(not NO_LOG.search(file.name) for file in inner):
+            return 0
+    return len(entries)
 
 
 def _holds_a_log(folder: Path) -> bool:

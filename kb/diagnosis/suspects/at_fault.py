@@ -55,7 +55,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         claims = recent_claims(
             [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best
         )
-        ended = _as_reporters(first_ended(best, layout), ranked, layout)
+        ended = () if _of_another_job(best, places) else _as_reporters(first_ended(best, layout), ranked, layout)
         found = _by_evidence(claims, ranked, layout, quoted) or ended
         if ended and [(item.kind, item.node) for item in found] == [("node", ended[0].node)]:
             found = ended  # the one process of that node that ended by itself
@@ -226,9 +226,16 @@ def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout)
     )
 
 
+def _of_another_job(best: Finding, places: Places) -> bool:
+    """Whether the lines name ranks that the job cannot have by what other logs say of its size: these may be of another job."""
+    return bool(best.ranks) and not any(places.allows(rank) for rank in best.ranks)
+
+
 def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
     """Return suspects where no line says whose it is."""
     places = layout.places
+    if _of_another_job(ranked.best, places):
+        return ()
     if ranked.best.fault.id == "node_lost":
         return missing_among_waiting((), ranked, layout, {})
     if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from

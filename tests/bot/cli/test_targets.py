@@ -96,6 +96,31 @@ def test_files_and_folders_of_logs_are_logs(here):
     assert resolved(".") == ("logs", ".")
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("j1", "j2"), True),
+        (("4711", "4712", "4713"), True),
+        (("node-1", "node-2"), False),
+        (("rank_0", "rank_1"), False),
+        (("attempt_0", "attempt_1"), False),
+        (("0", "1"), False),
+        (("j1",), False),
+    ],
+)
+def test_folders_that_may_each_be_a_job_are_read_as_one_with_a_word(here, capsys, names, told):
+    """Parts of a job are known by their names: nodes, ranks, attempts, processes. Beside a log of all, folders are parts, too."""
+    for name in names:
+        (here / "jobs" / name).mkdir(parents=True)
+        (here / "jobs" / name / "train.log").write_bytes(FULL)
+
+    assert resolved("jobs") == ("logs", "jobs")
+    assert (f"its {len(names)} subfolders are read as the logs of one job" in capsys.readouterr().err) == told
+    (here / "jobs" / "main.log").write_bytes(FULL)
+    assert resolved("jobs") == ("logs", "jobs")
+    assert capsys.readouterr().err == ""
+
+
 def test_options_keep_their_meaning(here, capsys):
     """With --logs, --bundle, --each and --job nothing is looked at."""
     shutil.copytree(KILLED, here / "killed")

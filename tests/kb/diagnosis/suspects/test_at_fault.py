@@ -278,6 +278,15 @@ def test_the_launcher_tells_where_nothing_else_does() -> None:
     assert (first.rank, first.node, first.why) == (3, "cn-a1", "first to fail according to the launcher")
 
 
+@pytest.mark.parametrize(("rank", "told"), [(23, []), (3, [3])])
+def test_a_rank_of_another_job_has_no_suspect_in_this_ones_launcher(rank: int, told: list[int]) -> None:
+    """The launcher's job has eight ranks; a log beside its own is of a larger job."""
+    other = "".join(f"[rank{rank}]: {line}\n" for line in KEY.splitlines())
+    launched = "> using world size: 8\n" + block([(3, 1, "cn-a1")])
+
+    assert [item.rank for item in suspects_of(other, launched, job=Job(world_size=8))] == told
+
+
 def test_the_launcher_tells_when_it_failed_where_no_line_does() -> None:
     """Its table has a time; a line with a time of its own keeps it, and a process that aborted did not raise."""
 
