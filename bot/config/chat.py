@@ -9,7 +9,7 @@ from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bot.policy.notifications import Cap, Flapping, RolloutChannel, WeakRuleThreshold
-from bot.policy.permissions import VERBS, Rights
+from bot.policy.permissions import EVERYONE, GUESTS, VERBS, Rights
 from bot.policy.routing import People, Subscription
 from connectors.base.contract import Seconds
 from connectors.base.http import Endpoint
@@ -19,6 +19,8 @@ _SCHEDULE: Final = re.compile(r"[A-Z0-9]{3,40}")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,40}")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{2,40}")
 _TEAM: Final = re.compile(r"[TE][A-Z0-9]{2,40}")
+_CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{1,40}")
+_ALLOWED: Final = re.compile(rf"{EVERYONE}|{GUESTS}|[CGSUW][A-Z0-9]{{1,40}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +179,33 @@ class Tenant:
         for verb in self.verbs:
             if verb not in VERBS:
                 raise ValueError(f"verbs: there is no {verb[:40]!r}; they are {', '.join(VERBS)}")
+        self._check_ids()
         try:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError(f"zone: {self.zone[:80]!r} is not a time zone; write one such as Europe/Berlin") from None
+
+    def _check_ids(self) -> None:
+        """Refuse names where Slack takes IDs: they would match nothing, without a word."""
+        announced = {
+            "announce": self.announce,
+            "quiet: channel": self.quiet.channel if self.quiet else None,
+            "digest: channel": self.digest.channel if self.digest else None,
+        }
+        named = [("channels", channel) for channel in self.channels]
+        named += [(key, channel) for key, channel in announced.items() if channel is not None]
+        for key, channel in named:
+            if _CHANNEL.fullmatch(channel) is None:
+                raise ValueError(
+                    f"{key}: {channel[:80]!r} is not the ID of a channel (C…). Slack shows it under About."
+                )
+        for verb, allowed in self.verbs.items():
+            for who in allowed:
+                if _ALLOWED.fullmatch(who) is None:
+                    raise ValueError(
+                        f"verbs: {verb}: {who[:80]!r} is neither everyone, guests, nor the ID of a channel (C…), user group"
+                        " (S…) or user (U…)"
+                    )
 
     @property
     def rights(self) -> Rights:

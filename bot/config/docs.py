@@ -15,7 +15,7 @@ _EXAMPLE = re.compile(r" as `([^`]+)`")
 _SERVER = "https://server.example"
 _HEAD = """\
 # signalbox.yaml: where the evidence of your jobs is. `signalbox config check` tries all of it.
-# Put it where SIGNALBOX_CONFIG says, or into the configuration folder of your user. Secrets are never written here:
+# Put it where SIGNALBOX_CONFIG says, or into the configuration folder of your user; name any other place with --config. Secrets are never written here:
 # each is named by an environment variable (env:) or a file (file:).
 version: 1
 
@@ -38,6 +38,17 @@ _RULES = (
     "# rules:                  # where rules come from and go to: docs/rule-pull-requests.md",
     f"#   source: {{git: {_SERVER}/rules.git, ref: main, folder: rules}}",
     "#   pull_requests: {backend: github, repository: owner/name, token: {env: NAME_OF_VARIABLE}}",
+)
+_CHAT = (
+    "# serve:                  # signalbox serve, here with Slack: docs/slack-setup.md explains the steps and all settings",
+    "#   slack:",
+    "#     bot_token: {env: SLACK_BOT_TOKEN}   # xoxb-…",
+    "#     app_token: {env: SLACK_APP_TOKEN}   # xapp-…",
+    "# tenants:",
+    "#   default:",
+    "#     channels: [C0123456789]             # where it can be used: IDs, not names",
+    "#     announce: C0123456789               # where failures are posted automatically",
+    "#     verbs: {annotate: [S0ONCALL123]}    # who may record causes: everyone, channels (C…), user groups (S…), users (U…)",
 )
 
 
@@ -75,7 +86,7 @@ def example_text() -> str:
     lines += ["    #   node-001: {rack: r1, leaf: leaf-3, rail: '0', nvlink_domain: d1}"]
     lines += ["    # links:              # shown with each answer, if all their placeholders are known"]
     lines += [f"    #   {name}: {link}" for name, link in _LINKS]
-    lines += ["", *_RULES]
+    lines += ["", *_RULES, "", *_CHAT]
     return "\n".join(lines) + "\n"
 
 

@@ -15,12 +15,14 @@ from typing import Final, Literal
 from kb.model import JobRecord
 from kb.parsers.schedulers.workloads import stem
 from kb.report import Report
+from kb.rulebase.checks import OWNERS
 
 DAY: Final = 86400.0
 CHAIN: Final = DAY  # seconds in which a job of the same name and user counts as another attempt
 MOST_DESTINATIONS: Final = 20  # of one answer
 _CHANNEL: Final = re.compile(r"[CGD][A-Z0-9]{2,40}")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,40}")
+_OWNERS: Final = tuple(sorted(OWNERS - {"none"}))
 _GROUP: Final = re.compile(r"S[A-Z0-9]{2,40}")
 NAMELESS: Final = frozenset({"", "wrap", "sbatch", "bash", "sh", "interactive", "job", "test", "python"})
 
@@ -67,6 +69,9 @@ class People:
     """Owner of a fault → user group id (S…). Owners are `user`, `hardware`, `network`, `storage` and `platform`."""
 
     def __post_init__(self) -> None:
+        for owner in self.groups:
+            if owner not in _OWNERS:
+                raise ValueError(f"groups: there is no owner {owner[:40]!r}; they are {', '.join(_OWNERS)}")
         wrong = [user for user in self.users.values() if not _USER.fullmatch(user)]
         wrong += [group for group in self.groups.values() if not _GROUP.fullmatch(group)]
         if wrong:

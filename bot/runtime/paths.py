@@ -11,6 +11,7 @@ CACHE = "SIGNALBOX_CACHE"  # a folder: compiled patterns, anything that may be d
 SITE = "SIGNALBOX_SITE"  # a folder: the overlay with the site's own rules, exceptions and parameters
 CONFIG = "SIGNALBOX_CONFIG"  # a file: signalbox.yaml, the clusters and their connectors
 DATABASE = "SIGNALBOX_DATABASE"  # a database URL instead of the file in the state folder
+FILE_NAME = "signalbox.yaml"  # of the configuration
 DEFAULT_TENANT = "default"  # owns everything without an explicit tenant
 _XDG = {
     "state": ("XDG_STATE_HOME", ".local/state"),
@@ -49,7 +50,7 @@ def config_path() -> Path | None:
 
 def default_config() -> Path:
     """Return where the configuration file lies if nothing names another place."""
-    return _platform_folder("config") / "signalbox.yaml"
+    return _platform_folder("config") / FILE_NAME
 
 
 def database_url() -> str:

@@ -86,10 +86,25 @@ def workspace_of(client: WebClient) -> Workspace:
     return Workspace(str(told.get("url") or ""), str(installed or ""))
 
 
+def _check_tokens(slack: Slack) -> None:
+    """Refuse a token of another kind than its setting needs: Slack's answer would not name the setting.
+
+    Raises:
+        SignalboxError: a token is missing or of another kind.
+    """
+    bot = slack.bot_token.value()
+    if not bot.startswith(("xoxb-", "xoxe.xoxb-")):
+        swapped = ", but an app-level token (xapp-…), which belongs in app_token" if bot.startswith("xapp-") else ""
+        raise SignalboxError(f"bot_token is not a bot token (xoxb-…){swapped}")
+    if slack.mode == "socket" and slack.app_token is not None and not slack.app_token.value().startswith("xapp-"):
+        raise SignalboxError("app_token is not an app-level token (xapp-…)")
+
+
 def check(slack: Slack) -> CheckResult:
     """Check the tokens and report missing scopes. Posts nothing."""
     setup = "docs/slack-setup.md"
     try:
+        _check_tokens(slack)
         client = client_of(slack)
         told = client.api_call("auth.test")
         if slack.mode == "socket" and slack.app_token is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,24 +20,23 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 @app.command()
 def check(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The file to check, the same as --config.")
+    ] = None,
     config: ConfigFile = None,
     seconds: Annotated[float, typer.Option("--for", min=1, max=600, help="How long to wait for replies.")] = 20.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per connector.")] = False,
 ) -> None:
-    """Check the file and try every connector. Prints what works, what was sent and what to change. Exits 1 if one fails."""
+    """Check the file and try every connector. Prints what works, what was sent and what to change. Exits 1 if one fails.
+
+    Without FILE, checks the file that other commands read; without such a file, the signalbox.yaml of the current folder.
+    """
     from bot.config.file import read
     from bot.diagnosis.job import check as try_all
     from bot.render.text_format import shown
-    from bot.runtime.paths import default_config
     from connectors.base.contract import Deadline
 
-    known = read(config)
-    if known.path is None:
-        say(
-            f"No {default_config()}. Files and bundles work without it; `signalbox config example` prints an example, and "
-            "--config names another file."
-        )
-        return
+    known = read(_checked_file(path, config))
     found = [
         (cluster, item.name, item.type, result)
         for cluster, item, result in try_all(known.clusters, Deadline.within(seconds))
@@ -65,6 +65,36 @@ def check(
         if result.change and result.change not in result.words:
             say(f"         change: {shown(result.change)}")
     raise typer.Exit(0 if all(result.works for *_, result in found) else 1)
+
+
+def _checked_file(path: Path | None, config: Path | None) -> Path | None:
+    """Return the file to check; None for the one that other commands read by themselves.
+
+    They do not read the current folder, because it may belong to somebody else, so the user is told how to name a file there.
+    """
+    from bot.cli.console import refuse
+    from bot.runtime.paths import CONFIG, FILE_NAME, config_path, default_config
+
+    if path is not None and config is not None and path != config:
+        refuse("give the file once: as FILE or with --config")
+    named, here = path or config, Path(FILE_NAME)
+    if named is not None:
+        return named
+    if not here.is_file():
+        if config_path() is None:
+            refuse(
+                f"no configuration to check: neither {default_config()} nor ./{FILE_NAME} exists. Files and bundles work"
+                " without one; `signalbox config example` prints one to start from."
+            )
+        return None
+    used = config_path()
+    if used is None:
+        told = f"checks ./{FILE_NAME}; other commands read it with --config, ${CONFIG}, or as {default_config()}"
+        say(f"signalbox: {told}", err=True)
+        return here
+    if used.resolve() != here.resolve():
+        say(f"signalbox: checks {used}, not ./{FILE_NAME}; `config check {FILE_NAME}` checks that one", err=True)
+    return None
 
 
 def _rotas(known: Config) -> list[tuple[str, str, str, CheckResult]]:

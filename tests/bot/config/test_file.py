@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bot.cli.command_line import command_line
+from bot.config.chat import Slack
 from bot.config.connectors import KINDS, ConnectorType
 from bot.config.docs import example_text, schema_text
 from bot.config.file import ConfigError, load, read
@@ -299,3 +300,67 @@ def test_check_tries_every_connector(tmp_path: Path) -> None:
     assert [json.loads(line)["works"] for line in told.output.splitlines()] == [True, False]
     path.write_text("version: 1\nclusters: {}\n")
     assert CliRunner().invoke(app, ["config", "check", "--config", str(path)]).exit_code == 0
+
+
+def test_check_never_passes_over_a_file_that_it_did_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a path, else looks at the current folder, and says so; without any file it does not exit with 0."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("SIGNALBOX_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    nothing = CliRunner().invoke(app, ["config", "check"])
+    assert nothing.exit_code == 2
+    assert "neither" in nothing.output
+    (tmp_path / "signalbox.yaml").write_text("version: 1\nclustres: {}\n")
+    for arguments in ([], ["signalbox.yaml"], ["--config", "signalbox.yaml"]):
+        told = CliRunner().invoke(app, ["config", "check", *arguments])
+        assert isinstance(told.exception, ConfigError), arguments
+        assert "clustres" in str(told.exception)
+    (tmp_path / "config" / "signalbox").mkdir(parents=True)
+    (tmp_path / "config" / "signalbox" / "signalbox.yaml").write_text("version: 1\n")
+    other = CliRunner().invoke(app, ["config", "check"])
+    assert (other.exit_code, "not ./signalbox.yaml" in other.output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "told"),
+    [
+        ("channels: ['#incidents']", "channels: '#incidents' is not the ID of a channel"),
+        ("announce: incidents", "announce: 'incidents' is not the ID of a channel"),
+        ("quiet: {channel: U0123456789}", "quiet: channel: 'U0123456789' is not the ID of a channel"),
+        ("verbs: {annotate: [oncall]}", "annotate: 'oncall' is neither everyone, guests, nor the ID"),
+        ("people: {groups: {hardwre: S0HARDWARE1}}", "there is no owner 'hardwre'"),
+    ],
+)
+def test_names_where_slack_takes_ids_are_refused(tenant: str, told: str) -> None:
+    """A name would match no channel and no person, without a word."""
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        load(f"version: 1\ntenants:\n  default:\n    {tenant}\n", Path("signalbox.yaml"))
+
+
+def test_the_example_of_slack_is_valid_once_uncommented() -> None:
+    """What `config example` shows of Slack can be used as it is."""
+    chat = example_text().split("# serve: ", 1)[1]
+    lines = [line.removeprefix("# ") for line in f"# serve: {chat}".splitlines()]
+    found = load("\n".join(["version: 1", *lines, ""]), Path("signalbox.yaml"))
+    assert found.serve.slack is not None
+    assert found.tenants_of_chat["default"].channels == ("C0123456789",)
+
+
+@pytest.mark.parametrize(
+    ("bot", "other", "told"),
+    [
+        ("xapp-1", "xoxb-1", "bot_token is not a bot token (xoxb-…), but an app-level token (xapp-…)"),
+        ("xoxp-1", "xapp-1", "bot_token is not a bot token (xoxb-…)"),
+        ("xoxb-1", "xoxb-1", "app_token is not an app-level token (xapp-…)"),
+    ],
+)
+def test_tokens_of_the_wrong_kind_are_named_without_a_request(
+    bot: str, other: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slack's answer would not say which setting is meant. The address here answers nothing."""
+    from bot.slack.service import check
+
+    monkeypatch.setenv("TOKEN_A", bot)
+    monkeypatch.setenv("TOKEN_B", other)
+    found = check(Slack(Secret("TOKEN_A"), app_token=Secret("TOKEN_B"), api="http://127.0.0.1:1/"))
+    assert (found.works, found.words.startswith(told), found.sent) == (False, True, "")
