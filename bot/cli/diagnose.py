@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,14 +51,14 @@ def run(options: DiagnoseOptions) -> int:
             refuse("--picture and --html cannot be combined with --each")
         if _given(options) is not None:
             refuse("--state and --exit-code are of one job, and cannot be combined with --each")
-        failed = _diagnose_each(known, options.each, options.workers, as_json=options.as_json)
+        failed = _diagnose_each(known, options, options.each)
         return 1 if options.fail_on and failed else 0
     if options.engine == "ray" and find_spec("ray") is None:
         refuse("--engine ray needs Ray: pip install 'signalbox[ray]'")
     with ExitStack() as stack:
         piped = options.logs and options.targets == (STDIN,)
         folder = stack.enter_context(_standard_input()) if piped else None
-        memory = stack.enter_context(IncidentMemory(options.tenant, on=options.store))
+        memory = stack.enter_context(IncidentMemory(options.tenant, on=options.store is not False))
         answer, bundle = _diagnose(known, options, memory, folder)
         _deliver(known, options, answer, bundle, memory)
     if options.exit_decision:
@@ -267,10 +268,14 @@ def _source_progress() -> Callable[[str, str], None]:
     return tell
 
 
-def _diagnose_each(known: Knowledge, folder: Path, workers: int | None, *, as_json: bool) -> bool:
-    """Print the cause and the decision of each bundle, or one line of JSON. Returns whether any has a fault."""
+def _diagnose_each(known: Knowledge, options: DiagnoseOptions, folder: Path) -> bool:
+    """Print the cause and the decision of each bundle, or one line of JSON. Returns whether any has a fault.
+
+    Stores them only with --store: such a folder is often an archive, whose failures are no news.
+    """
     from bot.cli.console import say_masked_json
-    from bot.diagnosis.batch import bundles, reports
+    from bot.cli.incident_store import storable
+    from bot.diagnosis.batch import bundles, reports_and
     from bot.render.report_json import dumps
     from bot.runtime.errors import NothingCollected
 
@@ -278,15 +283,27 @@ def _diagnose_each(known: Knowledge, folder: Path, workers: int | None, *, as_js
     folders = bundles(folder)
     if not folders:
         raise NothingCollected(f"{folder}: it has no subfolders")
-    failed = False
-    with Progress("bundles", len(folders)) as bar, until_closed(), closing(reports(known, folders, workers)) as found:
-        for number, (report, timing) in enumerate(found, 1):
+    failed, warnings, stored = False, dict[str, None](), 0
+    made = partial(storable, tenant=options.tenant) if options.store else None
+    found = reports_and(made, known, folders, options.workers)
+    with Progress("bundles", len(folders)) as bar, until_closed(), closing(found):
+        for number, ((report, timing), answer) in enumerate(found, 1):
             bar.tell(number)
             failed = failed or report.verdict == "fault"
-            if as_json:
+            if options.as_json:
                 say_masked_json(dumps(report, timing))
             else:
                 _say_short(report)
+            if answer is not None:
+                warning = answer.keep()
+                warnings |= {warning: None} if warning else {}
+                stored += not warning
+    for warning in warnings:
+        complain(warning)
+    if options.store:
+        complain(f"{stored} of {len(folders)} stored as incidents; `signalbox incidents list` shows them")
+    elif sys.stdout.isatty() and not options.as_json:
+        complain("nothing was stored; --store saves each as an incident")
     return failed
 
 

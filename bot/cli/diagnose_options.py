@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DiagnoseOptions:
-    """The options of `signalbox diagnose`; `targets` are paths with `logs`, else a job's name. `job`: never read it as a path."""
+    """The options of `signalbox diagnose`; `targets` are paths with `logs`, else a job's name. `job`: never read it as a path.
+
+    `store`: None stores a single answer, and none of those of `each`.
+    """
 
     targets: tuple[str, ...] = ()
     job: bool = False
@@ -36,7 +39,7 @@ class DiagnoseOptions:
     verbose: bool = False
     picture: Path | None = None
     html: Path | None = None
-    store: bool = True
+    store: bool | None = None
     rules: Path | None = None
     site: Path | None = None
     workers: int | None = None

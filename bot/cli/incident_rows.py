@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import PurePath
 
 from bot.cli.console import say_table
 from bot.cli.incident_actions import span_seconds
@@ -88,9 +89,15 @@ def _row(incident: Incident, now: datetime, confirmed: str | None) -> tuple[str,
         else f"{hours:,.0f}",
         _cause(incident, confirmed),
         f"{incident.nodes[0]}{more}" if incident.nodes else "-",
-        incident.job_name or incident.job_id or "-",
+        incident.job_name or incident.job_id or _folder(incident.bundle),
         f"private to {incident.private_to}" if incident.private_to else incident.assignee or "",
     )
+
+
+def _folder(bundle: str | None) -> str:
+    """The name of the folder of the evidence, which names a job that has neither name nor id."""
+    place = PurePath(bundle or "")
+    return (place.parent.name if place.name == "logs" else place.name) or "-"
 
 
 def _cause(incident: Incident, confirmed: str | None) -> str:

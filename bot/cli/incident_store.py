@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bot.policy.routing import JobFacts
     from bot.rulebase.loader import Knowledge
     from bot.store.database import Database
+    from bot.store.packed_reports import Origin
     from kb.report import Report
 
 
@@ -121,23 +122,10 @@ class IncidentMemory:
 
     def keep(self, answer: DiagnosisResult, bundle: Path | None, kept: dict[str, bytes]) -> str | None:
         """Store the answer as an incident. Returns a warning if that fails."""
-        from bot.incidents.precedents import moment, traced
         from bot.store.incidents import remember
-        from bot.store.packed_reports import Origin
-        from kb.hangs.checkpoint_saves import time_saving
 
         now = datetime.now(UTC)
-        job, facts = answer.evidence.job, self.facts
-        origin = Origin(
-            self.tenant,
-            facts.cluster if facts is not None else job.cluster,
-            moment(answer.evidence, now),
-            {**kept, **traced(answer)},
-            facts.partition if facts is not None else None,
-            job.framework,
-            job.image,
-            time_saving(answer.evidence),
-        )
+        origin = _origin(answer, self.tenant, self.facts, kept, now)
         where = str(bundle) if bundle else None
         return remember(
             answer.report,
@@ -185,6 +173,53 @@ class IncidentMemory:
             return None
         label = answer.report.job.name or folder.name
         return keep_bundle(self.database(), known, folder, tenant=self.tenant, label=label, answer=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class StorableAnswer:
+    """What is stored of an answer that a worker process made."""
+
+    report: Report
+    replay: bytes
+    bundle: str
+    origin: Origin
+    now: datetime
+
+    def keep(self) -> str | None:
+        """Store it as an incident. Returns a warning if that fails."""
+        from bot.store.incidents import remember
+
+        return remember(self.report, self.replay, self.bundle, now=self.now, origin=self.origin)
+
+
+def storable(answer: DiagnosisResult, bundle: Path, *, tenant: str) -> StorableAnswer:
+    """What to store of the answer on one of several bundles."""
+    from bot.pages.attachments import small
+
+    now = datetime.now(UTC)
+    origin = _origin(answer, tenant, None, small(answer), now)
+    return StorableAnswer(answer.report, answer.replay, str(bundle), origin, now)
+
+
+def _origin(
+    answer: DiagnosisResult, tenant: str, facts: JobFacts | None, kept: dict[str, bytes], now: datetime
+) -> Origin:
+    """Where an answer comes from, with its attachments."""
+    from bot.incidents.precedents import moment, traced
+    from bot.store.packed_reports import Origin
+    from kb.hangs.checkpoint_saves import time_saving
+
+    job = answer.evidence.job
+    return Origin(
+        tenant,
+        facts.cluster if facts is not None else job.cluster,
+        moment(answer.evidence, now),
+        {**kept, **traced(answer)},
+        facts.partition if facts is not None else None,
+        job.framework,
+        job.image,
+        time_saving(answer.evidence),
+    )
 
 
 def _knows() -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bot.diagnosis.diagnose import DiagnosisResult, diagnose_bundle, nothing_read
 from bot.diagnosis.scan_pool import leave_interrupts, worker_pool
@@ -15,8 +18,11 @@ from kb.errors import SignalboxError, UnreadableInput
 from kb.report import Report
 
 Timed = tuple[Report, dict[str, float]]
+Made = Callable[[DiagnosisResult, Path], Any]
+"""What else to make of an answer where it is: a module's function, because it runs in a worker process."""
 
 _knowledge: Knowledge | None = None
+_made: Made | None = None
 
 
 def bundles(folder: Path) -> list[Path]:
@@ -34,53 +40,65 @@ def bundles(folder: Path) -> list[Path]:
 
 def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None) -> Generator[Timed, None, None]:
     """Yield the reports of many bundles and their durations, in order. The report on an unreadable bundle says that it is unreadable."""
-    with _pool(knowledge, min(workers or len(os.sched_getaffinity(0)), max(1, len(folders)))) as pool:
+    with closing(reports_and(None, knowledge, folders, workers)) as found:
+        for timed, _ in found:
+            yield timed
+
+
+def reports_and(
+    made: Made | None, knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None
+) -> Generator[tuple[Timed, Any], None, None]:
+    """Likewise, each with what `made` returns for the answer; None for an unreadable bundle."""
+    with _pool(knowledge, min(workers or len(os.sched_getaffinity(0)), max(1, len(folders))), made) as pool:
         futures = [_submitted(pool, folder) for folder in folders]
         try:
             for folder, future in zip(folders, futures, strict=True):
-                yield _result(knowledge, folder, future)
+                yield _result(knowledge, folder, future, made)
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _pool(knowledge: Knowledge, workers: int) -> ProcessPoolExecutor:
-    return worker_pool(workers, _start, knowledge)
+def _pool(knowledge: Knowledge, workers: int, made: Made | None) -> ProcessPoolExecutor:
+    return worker_pool(workers, partial(_start, made), knowledge)
 
 
-def _submitted(pool: ProcessPoolExecutor, folder: Path) -> Future[Timed] | None:
+def _submitted(pool: ProcessPoolExecutor, folder: Path) -> Future[tuple[Timed, Any]] | None:
     try:
         return pool.submit(_work, folder)
     except BrokenProcessPool:
         return None
 
 
-def _result(knowledge: Knowledge, folder: Path, future: Future[Timed] | None) -> Timed:
+def _result(
+    knowledge: Knowledge, folder: Path, future: Future[tuple[Timed, Any]] | None, made: Made | None
+) -> tuple[Timed, Any]:
     """If a worker dies, its pool is lost; each remaining bundle is then diagnosed in a separate process."""
     try:
         if future is not None:
             return future.result()
     except BrokenProcessPool:
         pass
-    with _pool(knowledge, 1) as pool:
+    with _pool(knowledge, 1, made) as pool:
         try:
             return pool.submit(_work, folder).result()
         except BrokenProcessPool:
-            return _timed(nothing_read(knowledge, folder, "the process that read it died"))
+            return _timed(nothing_read(knowledge, folder, "the process that read it died")), None
 
 
-def _start(knowledge: Knowledge) -> None:
-    global _knowledge  # noqa: PLW0603 - a worker process has one, made once
+def _start(made: Made | None, knowledge: Knowledge) -> None:
+    global _knowledge, _made
     leave_interrupts()
-    _knowledge = knowledge
+    _knowledge, _made = knowledge, made
 
 
-def _work(folder: Path) -> Timed:
+def _work(folder: Path) -> tuple[Timed, Any]:
     if _knowledge is None:
         raise RuntimeError("the worker was not started by reports")
     try:
-        return _timed(diagnose_bundle(_knowledge, folder, workers=1))
+        answer = diagnose_bundle(_knowledge, folder, workers=1)
     except (SignalboxError, OSError) as error:
-        return _timed(nothing_read(_knowledge, folder, str(error)))
+        return _timed(nothing_read(_knowledge, folder, str(error))), None
+    return _timed(answer), None if _made is None else _made(answer, folder)
 
 
 def _timed(answer: DiagnosisResult) -> Timed:

@@ -171,9 +171,14 @@ class IncidentStore(Repository):
             known = self._id_of(filed.row["report_id"])
         return self.database.write(lambda session: add_within(session, filed)) if known is None else known
 
-    def list(self, limit: int = 20, wanted: IncidentFilter = EVERYTHING, *, skip: int = 0) -> tuple[Incident, ...]:
-        """The matching incidents, newest first. `skip`: how many to skip."""
-        query = select(IncidentRow).order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
+    def list(
+        self, limit: int = 20, wanted: IncidentFilter = EVERYTHING, *, skip: int = 0, costly: bool = False
+    ) -> tuple[Incident, ...]:
+        """The matching incidents, newest first. `skip`: how many to skip; `costly`: those with the most GPU-hours to repeat first."""
+        query = select(IncidentRow)
+        if costly:
+            query = query.order_by(func.coalesce(col(IncidentRow.gpu_hours_lost), -1.0).desc())
+        query = query.order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         query = query.where(*wanted.conditions()).offset(max(skip, 0))
         with self.database.errors(), self.database.session() as session:
             return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))

@@ -74,7 +74,7 @@ def diagnose(
         Path | None,
         typer.Option(
             "--each",
-            help="Diagnose each subfolder as a bundle and print its cause and decision; with --json, one report per line. Stores nothing.",
+            help="Diagnose each subfolder as a bundle and print its cause and decision; with --json, one report per line. Stores them only with --store.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON (signalbox.report/1).")] = False,
@@ -102,7 +102,12 @@ def diagnose(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write the whole report as a single HTML page.")
     ] = None,
-    store: Annotated[bool, typer.Option("--store/--no-store", help="Store the report as an incident.")] = True,
+    store: Annotated[
+        bool | None,
+        typer.Option(
+            "--store/--no-store", help="Whether to store the report as an incident; by default yes, with --each no."
+        ),
+    ] = None,
     rules: RulesFolder = None,
     site: SiteFolder = None,
     workers: Workers = None,

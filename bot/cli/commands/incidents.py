@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -41,11 +41,15 @@ def list_incidents(
         str | None, typer.Option("--since", metavar="SPAN", help="Only the last days, such as 7d.")
     ] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's; by default, all.")] = None,
+    sort: Annotated[
+        Literal["newest", "gpu-hours"],
+        typer.Option("--sort", help="Newest first, or most GPU-hours to repeat first."),
+    ] = "newest",
     private: Annotated[
         bool, typer.Option("--private", help="Include what people in Slack asked for privately.")
     ] = False,
 ) -> None:
-    """List the latest incidents, newest first, one per line; with --json, one object per line.
+    """List the latest incidents, one per line; with --json, one object per line.
 
     REDO GPU-H: GPU-hours of the steps to repeat. The digest's GPU-hours lost also count the time until the job ran again.
     """
@@ -67,7 +71,7 @@ def list_incidents(
         viewer=viewer,
     )
     with _store() as store:
-        incidents, known = store.list(limit, wanted), names(store.database)
+        incidents, known = store.list(limit, wanted, costly=sort == "gpu-hours"), names(store.database)
         total = store.count(wanted) if len(incidents) == limit else len(incidents)
         causes = confirmed(store.database, [incident.id for incident in incidents if incident.closed_at is not None])
         told = none_found(store, node) if not incidents else ""
@@ -81,7 +85,8 @@ def list_incidents(
     else:
         listed(incidents, now, known, causes)
         if total > len(incidents):
-            say(f"The newest {len(incidents)} of {total:,}; --limit N shows more.", err=True)
+            first = "newest" if sort == "newest" else "most costly"
+            say(f"The {first} {len(incidents)} of {total:,}; --limit N shows more.", err=True)
 
 
 @app.command()

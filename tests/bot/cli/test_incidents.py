@@ -75,6 +75,21 @@ ID  AGE  STATE  REDO GPU-H  CAUSE             NODE     JOB
     assert [line.split()[-1] for line in run("list", "--limit", "2").stdout.splitlines()][:2] == ["ASSIGNEE", "grace"]
 
 
+@pytest.mark.usefixtures("_three")
+def test_the_list_can_begin_with_the_most_costly():
+    """Those of unknown cost come last, the newest of them first; a job without a name has that of its folder."""
+    with IncidentStore(database_url()) as store:
+        costly = replace(
+            UNKNOWN,
+            job=replace(UNKNOWN.job, id=None, name=None),
+            decision=replace(UNKNOWN.decision, gpu_hours_lost=40.0),
+        )
+        store.add(dumps(costly), costly, b"", "runs/night/logs", NOW - timedelta(days=1))
+    rows = [line.split() for line in run("list", "--sort", "gpu-hours").stdout.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["4", "3", "2", "1"]
+    assert rows[0][-1] == "night"
+
+
 class Clock(datetime):
     """A clock that stands a day after the incidents."""
 

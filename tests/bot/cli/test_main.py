@@ -17,9 +17,13 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from typer.testing import CliRunner
 
+from bot.cli.commands.incidents import app as incidents_app
 from bot.cli.diagnose import run
 from bot.cli.diagnose_options import DiagnoseOptions
+from bot.runtime.paths import database_url
+from bot.store.incidents import IncidentStore
 from tests.bot.conftest import Command
 from tests.support.paths import BUNDLES, DEMO, ROOT
 
@@ -137,6 +141,27 @@ def test_each_bundle_gets_its_cause_and_the_decision(tmp_path, cache, monkeypatc
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("b-killed: Rank 3 on node-a: Process killed by SIGKILL")
     assert second.startswith("    Find the cause before you restart")
+
+
+@pytest.mark.usefixtures("known")
+def test_each_bundle_is_stored_if_asked(tmp_path, cache, monkeypatch, capsys):
+    """As one diagnosis after the other would; the list names the folder where the job has no name, not the path."""
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
+    shutil.copytree(KILLED / "logs", tmp_path / "many" / "b-killed" / "logs")
+    (tmp_path / "many" / "a-empty").mkdir()
+
+    assert run(DiagnoseOptions(each=tmp_path / "many")) == 0
+    assert not (tmp_path / "state").exists()
+    assert run(DiagnoseOptions(each=tmp_path / "many", store=True)) == 0
+    assert "2 of 2 stored as incidents" in capsys.readouterr().err
+    with IncidentStore(database_url()) as store:
+        assert [(item.bundle, item.verdict) for item in store.list()] == [
+            (str(tmp_path / "many" / "b-killed"), "fault"),
+            (str(tmp_path / "many" / "a-empty"), "insufficient_evidence"),
+        ]
+    listed = CliRunner().invoke(incidents_app, ["list"], catch_exceptions=False).stdout
+    assert [line.split()[-1] for line in listed.splitlines()] == ["JOB", "b-killed", "a-empty"]
 
 
 # Bad usage
