@@ -51,6 +51,11 @@ def run(
             raise SignalboxError(f"there is no incident {incident}; see `signalbox incidents list`")
         report = from_json(record.report_json)
         meant = _meant(cause, report)
+        if propose and meant.get("fault") is None:
+            raise SignalboxError(
+                f"--propose-rule needs the cause that the rule will name, not {cause}: --cause FAULT, a class of `signalbox rules"
+                " faults`; nothing was closed"
+            )
         closing = Closing(
             who=login(),
             source="cli",

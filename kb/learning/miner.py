@@ -28,6 +28,7 @@ from kb.rulebase.rule import Rule, Rulebook
 
 MOST_PATTERNS = 4
 CODE_BUG = "code_bug"
+_NAMED = 6  # incidents named in a refusal
 
 
 def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
@@ -80,7 +81,7 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
         or _chosen(tried, by_id, first.id, background, harmless=True)
     )
     if chosen is None:
-        return _explained_by(known[0]) if known else _no_support(tried, background)
+        return _explained_by(known[0]) if known else _no_support(tried, background, alike)
     if first.id not in chosen.support and not first.empty:  # what others share is not the failure that was asked about
         return _without(chosen.support, cases, background, rulebook)
     other = next(
@@ -266,11 +267,17 @@ def _stood(
     return Chosen(stood=tuple(kept)) if kept else None
 
 
-def _no_support(tried: Sequence[MinedPattern], background: Background) -> Refusal:
+def _no_support(tried: Sequence[MinedPattern], background: Background, alike: Sequence[Case]) -> Refusal:
     """The refusal for lines that also occur in incidents of other faults: the close-out may be wrong, or the telling lines were not kept."""
-    reasons = [
-        "Nothing in the stored lines distinguishes these incidents from those of other faults; the close-out may be wrong."
-    ]
+    first, *others = alike
+    named = ", ".join(str(item.id) for item in alike[:_NAMED]) + (" and others" if len(alike) > _NAMED else "")
+    if others:
+        told = f"Nothing in the stored lines of incidents {named}, all closed as {first.fault}, distinguishes them together from those of"
+        alone = f"`signalbox rules propose {first.id} --alone` learns from incident {first.id} only."
+        reasons = [f"{told} other faults: they may be different failures, or a close-out may be wrong.", alone]
+    else:
+        told = f"Nothing in the stored lines of incident {named} distinguishes it from those of other faults"
+        reasons = [f"{told}; the close-out may be wrong."]
     for mined_pattern in tried[:2]:
         against = [background.others[index] for index in list(mined_pattern.counter)[:SHOWN]]
         where = ", ".join(

@@ -192,7 +192,7 @@ def close(
     ] = None,
     note: Annotated[str, typer.Option("--note", help="A note for others.")] = "",
     propose: Annotated[
-        bool, typer.Option("--propose-rule", help="Mark that a rule should be proposed for it.")
+        bool, typer.Option("--propose-rule", help="Mark that a rule should be proposed for it; needs --cause FAULT.")
     ] = False,
     tenant: Annotated[str, typer.Option("--tenant", help="The tenant of the incident.")] = "default",
 ) -> None:

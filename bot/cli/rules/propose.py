@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,9 +48,10 @@ def run(
         drafter = DraftService(url, config, rules, tell=bar.tell)
         content = drafter.content(incident, tenant, alone=alone)
     if content.reasons or dry or into is not None:
-        if into is not None and not content.reasons:
-            _write(into, content)
+        written = _write(into, content) if into is not None and not content.reasons else ()
         _print(content, as_json=as_json)
+        if written:
+            _say_written(written)
         return 1 if content.reasons or content.hurts else 0
     settings = settings_of(config.rules.pull_requests, branch)
     proposed = drafter.proposed(content, tenant, shell_user())
@@ -64,14 +65,16 @@ def run(
     return hand_over(url, settings, proposed, again=force)
 
 
-def _write(into: Path, content: DraftContent) -> None:
-    """Write the folder of the rule.
+def _write(into: Path, content: DraftContent) -> tuple[Path, ...]:
+    """Write the folder of the rule; return its files.
 
     Raises:
         SignalboxError: a file exists already, or cannot be written.
     """
+    written = []
     for path, data in content.files.items():
         place = into / path
+        written.append(place)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("xb") as handle:
@@ -80,6 +83,20 @@ def _write(into: Path, content: DraftContent) -> None:
             raise SignalboxError(f"{place} exists already; nothing is overwritten") from None
         except OSError as error:
             raise SignalboxError(f"{place}: cannot be written: {error.strerror}") from None
+    return tuple(written)
+
+
+def _say_written(files: Sequence[Path]) -> None:
+    """Name the files, and what a person does next with them."""
+    say("", err=True)
+    for file in files:
+        say(f"written: {shown(str(file))}", err=True)
+    rule = next((file.parent for file in files if file.name == "rule.yaml"), files[0].parent)
+    say(
+        f"Next: review {shown(str(rule / 'rule.yaml'))}, set `status: experimental` in it (a draft never fires), and move the folder"
+        f" {shown(str(rule))} below rules/ of your site's overlay (docs/site-overlay.md); `signalbox rules lint --site SITE` checks it.",
+        err=True,
+    )
 
 
 def _print(content: DraftContent, *, as_json: bool) -> None:

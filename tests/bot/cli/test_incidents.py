@@ -81,6 +81,7 @@ def test_the_list_can_begin_with_the_most_costly():
     with IncidentStore(database_url()) as store:
         costly = replace(
             UNKNOWN,
+            id="costly",
             job=replace(UNKNOWN.job, id=None, name=None),
             decision=replace(UNKNOWN.decision, gpu_hours_lost=40.0),
         )
@@ -275,6 +276,14 @@ def test_the_list_says_what_it_leaves_out_and_which_node_was_meant():
     )
     assert run("list", "--node", "gpu-017", "--state", "closed").stdout == "No matching incidents.\n"
     assert '"7d"' in str(run_refused("list", "--since", "last week"))
+
+
+@pytest.mark.usefixtures("_three")
+@pytest.mark.parametrize("cause", ["no-rule", "unknown"])
+def test_a_rule_is_asked_for_only_with_a_cause(cause):
+    """It is refused at once, and not when the rule is drafted."""
+    assert "--propose-rule needs the cause" in run_refused("close", "2", "--cause", cause, "--propose-rule")
+    assert " closed" not in run("list").stdout
 
 
 @pytest.mark.usefixtures("_three")

@@ -257,6 +257,17 @@ def test_a_wrong_close_out_finds_no_support():
     assert (result.code, "incident 100 (data_error)" in " ".join(result.reasons)) == ("no_support", True)
 
 
+def test_incidents_that_share_nothing_are_named_with_the_way_to_learn_from_one():
+    """They may be different failures that were closed as the same class."""
+    found = mine([case(item, STEPS) for item in (1, 4)], others(STEPS), BOOK)
+    assert isinstance(found, Refusal)
+    assert found.reasons[0].startswith("Nothing in the stored lines of incidents 1, 4, all closed as storage_io, ")
+    assert "`signalbox rules propose 1 --alone`" in found.reasons[1]
+    alone = mine([case(1, STEPS)], others(STEPS), BOOK)
+    assert isinstance(alone, Refusal)
+    assert "--alone" not in " ".join(alone.reasons)
+
+
 def _known(fault):
     """The base with a rule for the lease's line, which names a fault."""
     pattern = Pattern("line", regex="lease of volume .{1,20} was refused")
