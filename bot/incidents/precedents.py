@@ -32,7 +32,7 @@ from kb.facts.history import ExcludedNode
 from kb.model import Job
 from kb.precedents.advice_outcomes import AdviceStep
 from kb.precedents.history import EarlierIncident, history_of
-from kb.precedents.incident_trace import IncidentTrace, nodes_of, trace_of
+from kb.precedents.incident_trace import IncidentTrace, logs_digest, nodes_of, trace_of
 from kb.precedents.report_section import Precedents
 from kb.precedents.signature import FaultLibrary
 from kb.rulebase.rule import FaultClass
@@ -108,6 +108,9 @@ def recall_within(
     who = replace(who, cluster=who.cluster or evidence.job.cluster)
     rows, same = _rows(session, evidence.job, who, at, now)
     earlier, links = _earlier(session, rows, evidence.job, who, at.timestamp())
+    again = _again(earlier, evidence)
+    earlier = tuple(item for item in earlier if item.row.id not in again)
+    same |= again
     near = tuple(earlier_incident for earlier_incident in earlier if at.timestamp() - earlier_incident.row.at <= NEAR)
     names = jobs_of((evidence.job.name, evidence.job.id))
     bars = in_force_within(session, who.tenant, who.cluster, nodes=nodes_of(evidence), jobs=names, now=now)
@@ -150,6 +153,12 @@ def _is_same(row: DigestRow, job: Job, at: float) -> bool:
     if attempt is not None and row.attempt is not None:
         return attempt == row.attempt
     return abs(row.at - at) <= SAME_END
+
+
+def _again(earlier: Sequence[EarlierIncident], evidence: Evidence) -> frozenset[int]:
+    """Reports on the same logs of a job without an id: neither an id nor a time tells that it is the same end."""
+    mine = logs_digest(evidence) if evidence.job.id is None else ""
+    return frozenset(item.row.id for item in earlier if mine and item.row.job is None and item.trace.logs == mine)
 
 
 def _earlier(

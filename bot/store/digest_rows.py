@@ -35,7 +35,8 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - as times are read here
 _COLUMNS = (
     "id", "created_at", "ended_at", "verdict", "phase", "job_id", "job_name", "chain", "attempt", "fault", "rule", "cluster",
     "owner", "partition", "framework", "image", "gpus", "width", "nodes", "runs", "gpu_hours_lost", "saving",
-    "merged_into", "snoozed_until", "closed_at", "backfilled", "reopened_at",
+    "merged_into", "snoozed_until", "closed_at", "backfilled",
+    "fingerprint", "bundle", "reached", "reopened_at",
 )  # fmt: skip
 
 
@@ -221,7 +222,7 @@ def _row(values: Sequence[Any], said: _Feedback, *, now: datetime, clean: _Clean
     """`values`: those of `_COLUMNS` as `_raw` yields them; `now` in UTC without a zone."""
     (
         number, created, ended, verdict, phase, job, name, chain, attempt, fault, rule, cluster, owner, partition, framework,
-        image, gpus, width, nodes, runs, redone, saving, part_of, asleep, closed, past, _,
+        image, gpus, width, nodes, runs, redone, saving, part_of, asleep, closed, past, kind, bundle, reached, _,
     ) = values  # fmt: skip
     made = at = (_time(created) - _EPOCH).total_seconds()
     if ended is not None:
@@ -232,7 +233,18 @@ def _row(values: Sequence[Any], said: _Feedback, *, now: datetime, clean: _Clean
         clean[owner], clean[partition], clean[framework], clean[image], gpus, width, names[nodes or "[]"],
         _runs(runs or "[]"), redone, saving, said.closed, said.cause, clean[said.fault], said.nodes, said.judged, said.lost,
         part_of, bool(past) or (asleep is not None and closed is None and _time(asleep) > now),
+        _evidence(kind, ended, bundle, reached) if job is None and cluster is None else None,
     )  # fmt: skip
+
+
+def _evidence(kind: str, ended: datetime | str | None, bundle: str | None, reached: int | None) -> str | None:
+    """The same for all reports on one failure of a job without an id; None if that cannot be told.
+
+    `kind`: the fingerprint of the failure. Of logs without a time, the folder tells, and the iteration that the run reached.
+    """
+    if ended is not None:
+        return f"{kind} {_time(ended)}"
+    return f"{kind} {bundle} {reached}" if bundle is not None else None
 
 
 class _Clean(dict[str | None, str | None]):

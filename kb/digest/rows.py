@@ -34,6 +34,7 @@ class DigestRow(NamedTuple):
     What people said: `closed`, whether somebody named a cause; `cause` and `said_fault`, the last one named; `said_nodes`; `judged`, the
     last judgement of whether the bot was right, of `JUDGED` or abstained_rightly; `lost`, hours of wall time. `part_of`: the report
     as a part of which it counts; `quiet`: nobody is asked about it, because it is snoozed or was found in the past.
+    `evidence`: of a job without an id, the same for all reports on one failure.
 
     It is a tuple because there may be a hundred thousand of them.
     """
@@ -68,6 +69,7 @@ class DigestRow(NamedTuple):
     lost: float | None = None
     part_of: int | None = None
     quiet: bool = False
+    evidence: str | None = None
 
     @property
     def failed(self) -> bool:
@@ -98,14 +100,16 @@ class DigestRow(NamedTuple):
         """The same for all tries of a job."""
         if self.chain is not None:
             return f"chain {self.chain}"
-        return f"job {self.cluster} {self.job}" if self.job is not None else f"report {self.id}"
+        if self.job is not None:
+            return f"job {self.cluster} {self.job}"
+        return f"logs {self.cluster} {self.evidence}" if self.evidence is not None else f"report {self.id}"
 
     @property
     def one_end(self) -> tuple[str | None, str, float] | int:
         """The same for all reports on one end of a job, since it may be diagnosed repeatedly."""
         job, attempt = self.job, self.attempt
         if job is None:
-            return self.id
+            return self.id if self.evidence is None else (self.cluster, f"logs {self.evidence}", 0.0)
         return (self.cluster, job, float(attempt) if attempt is not None else self.at)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from kb.anomalies.build_run import settings_in
 from kb.facts.evidence import Evidence
@@ -32,6 +33,7 @@ class FaultPlace:
 class IncidentTrace:
     """All faults found with their places, the data that the run was reading, a digest of its nodes, and the nodes to leave out.
 
+    `logs`: a digest of the logs, by which a report on the same logs is recognised where the job has no id; empty if there were none.
     `installed`: by node, name and value of the software that its first lines report: driver, firmware, kernel, libraries, image.
     """
 
@@ -40,6 +42,7 @@ class IncidentTrace:
     ran_on: str = ""
     without: tuple[str, ...] = ()
     installed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    logs: str = ""
 
 
 def trace_of(report: Report, evidence: Evidence) -> IncidentTrace:
@@ -50,7 +53,16 @@ def trace_of(report: Report, evidence: Evidence) -> IncidentTrace:
         nodes_digest(nodes_of(evidence)),
         tuple(dict.fromkeys(item.node for item in report.decision.exclude))[:MOST_PLACES],
         installed_on(evidence),
+        logs_digest(evidence),
     )
+
+
+def logs_digest(evidence: Evidence) -> str:
+    """A digest of the beginning, the end and the size of each log, whatever the place of the files; empty without logs."""
+    if not evidence.streams:
+        return ""
+    told = sorted(f"{stream.size} {stream.head}\0{stream.tail}" for stream in evidence.streams)
+    return sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def installed_on(evidence: Evidence) -> dict[str, dict[str, str]]:

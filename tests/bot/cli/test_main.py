@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,13 @@ import zstandard
 from typer.testing import CliRunner
 
 from bot.cli.commands.incidents import app as incidents_app
+from bot.cli.console import load_rules
 from bot.cli.diagnose import run
 from bot.cli.diagnose_options import DiagnoseOptions
 from bot.runtime.paths import database_url
+from bot.store.digest_rows import lemons, rows_between
 from bot.store.incidents import IncidentStore
+from kb.digest.rows import ends
 from tests.bot.conftest import Command
 from tests.support.paths import BUNDLES, DEMO, ROOT
 
@@ -162,6 +166,28 @@ def test_each_bundle_is_stored_if_asked(tmp_path, cache, monkeypatch, capsys):
         ]
     listed = CliRunner().invoke(incidents_app, ["list"], catch_exceptions=False).stdout
     assert [line.split()[-1] for line in listed.splitlines()] == ["JOB", "b-killed", "a-empty"]
+
+
+@pytest.mark.usefixtures("known")
+def test_the_same_logs_are_one_failure_however_often_they_are_diagnosed(tmp_path, cache, monkeypatch, capsys):
+    """Neither an id of the job nor a time tells so: the list has it once, and its node has failed one job."""
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
+    for name, gpu in (("one", "5d"), ("two", "ab")):
+        (tmp_path / name / "logs").mkdir(parents=True)
+        line = f"kernel: NVRM: Xid (PCI:0000:{gpu}:00): 79, pid=12, GPU has fallen off the bus.\n"
+        (tmp_path / name / "logs" / "gpu-017.log").write_text(f"hostname: gpu-017\n{line}")
+    for name in ("one", "one", "two", "one", "one"):
+        assert run(DiagnoseOptions(bundle=tmp_path / name)) == 0
+    out = capsys.readouterr().out
+    assert "2 other jobs" not in out
+    now = datetime.now(UTC)
+    with IncidentStore(database_url()) as store:
+        with store.database.session() as session:
+            rows = rows_between(session, "default", now - timedelta(hours=1), now, until=now)
+        assert [len(ends(rows)), len({row.one_job for row in rows})] == [2, 2]
+        found = lemons(store.database, "default", 1, now + timedelta(minutes=1), load_rules(None, None).rulebook.faults)
+    assert [(item.name, item.jobs) for item in found.nodes] == [("gpu-017", 2)]
 
 
 # Bad usage
