@@ -63,7 +63,7 @@ def find_writers(
     root = root.resolve()
     children = _children(known)
     living = {pid for pid, process in known.items() if not process.ended}
-    mine = set(own)
+    mine = set(own) | {pid for pid in living if process_table.is_signalbox(known[pid])}
     ties = _ties(root, living - mine, known, job)
     for tie in sorted(set(ties.values())):
         roots = [pid for pid, level in ties.items() if level == tie]
@@ -83,8 +83,8 @@ def find_writers(
         chosen = [candidate.process for candidate in ranked if candidate.job == newest]
         return sorted(chosen, key=lambda process: process.pid), ()
     reason = (
-        "no process on this host is seen to write these logs; run the watch on the job's node, as its user, or name "
-        "its processes with --pids-of"
+        "no Python process on this host is seen to write these logs; run the watch on the job's node, as its user, or name "
+        "its processes with --pids-of: other programs, such as a shell script, are found only so"
     )
     return [], (Gap("no_processes", str(root), reason, rules_out="the probe for unchanged stacks"),)
 

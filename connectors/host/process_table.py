@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import psutil
@@ -40,6 +40,7 @@ _MOST_COMMAND = 16_384  # characters of a command line that are matched
 _MOST_DESCRIPTORS = 4096  # of one process
 _ACCELERATORS = ("/dev/nvidia", "/dev/kfd", "/dev/davinci", "/dev/habanalabs", "/dev/accel", "/dev/neuron")
 _ODD = (psutil.Error, OSError, ValueError, IndexError)  # exited, not readable by this user, or truncated
+_OURS = ("bot.cli", "bot.cli.main")  # as a module
 _PYTHON = re.compile(r"python|pt_main_thread|pt_data_worker|ray::|torchrun")
 
 
@@ -126,6 +127,14 @@ def is_python(process: Process) -> bool:
             if "python" in Path(process.handle.exe()).name:
                 return True
     return bool(_PYTHON.search(command(process)[:512]))
+
+
+def is_signalbox(process: Process) -> bool:
+    """Whether the process is a command of Signalbox, such as another watch of the same logs, judging by its program or module."""
+    told = words(process)[:4]
+    if any(word.rpartition("/")[2] == "signalbox" for word in told[:2]):
+        return True
+    return any(word == "-m" and after in _OURS for word, after in pairwise(told))
 
 
 def with_environment(process: Process) -> Process:

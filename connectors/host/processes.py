@@ -287,6 +287,7 @@ def _chosen(wanted: ProcessSelector, known: Mapping[int, Process]) -> Iterator[P
     yield from (known[pid] for pid in dict.fromkeys(wanted.pids) if pid in living)
     if wanted.pattern:
         means = compiled(wanted.pattern)
+        own |= {pid for pid in living if process_table.is_signalbox(known[pid])}
         for pid in sorted(living - own - set(wanted.pids)):
             whole = process_table.command(known[pid])
             if means.find(whole) or any(means.find(word) for word in process_table.words(known[pid])):

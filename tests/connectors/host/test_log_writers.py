@@ -49,6 +49,21 @@ def test_ranks_are_found_by_the_logs_that_they_write(proc, logs):
     assert found(logs) == ({0: 50, 1: 51}, [])
 
 
+@pytest.mark.parametrize(
+    "command", ["python3 /opt/bin/signalbox watch a --logs {}", "python3 -m bot.cli watch a --logs {}"]
+)
+def test_another_watch_of_the_same_logs_is_no_rank(proc, logs, command):
+    """It names the logs and runs Python, and its end is not the job's."""
+    proc.add(50, command=command.format(logs))
+    ranks, gaps = Host().ranks(ProcessSelector(logs=logs))
+    assert (ranks, [gap.code for gap in gaps]) == ((), ["no_processes"])
+    assert "no Python process" in gaps[0].reason
+    proc.add(60, command=f"python3 train.py {logs}")
+    assert found(logs)[0] == {0: 60}
+    named, _ = Host().ranks(ProcessSelector(pattern="watch|train.py"))
+    assert [item.main.pid for item in named] == [60]
+
+
 def test_a_rank_whose_output_goes_through_tee_is_found_with_the_others_of_its_job(proc, logs):
     """`train.py | tee log` on rank 0; rank 1 of the same job writes elsewhere."""
     proc.add(50, RANK=0, WORLD_SIZE=2, MASTER_PORT=29500)
