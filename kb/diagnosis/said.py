@@ -55,7 +55,7 @@ def with_words_of(siblings: Iterable[Finding], best: Finding) -> Finding:
 
 
 def as_far_as_likely(found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Return the findings; further ones that are hardly the cause with their lines only, as steps for them would be in vain."""
+    """Return the findings; further ones that are hardly the cause with their lines only, as steps for them would not help."""
     every = tuple(found)
     hardly = {item.rank for item in every if item.band == "weak" and every[0].band != "weak"}
     return tuple(_with_its_lines_only(item) if item.rank in hardly else item for item in every)
