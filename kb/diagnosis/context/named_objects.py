@@ -83,7 +83,7 @@ def _own_code(best: Finding, facts: Facts, told: str) -> str:
     if file in told:
         return ""
     calls = f", calling {package}" if package and package not in told and best.fault.id in _OF_SERVICES else ""
-    return f"The run's code was at {frame}{calls}."
+    return f"The code was at {frame}{calls}."
 
 
 def _called(signal: Signal, facts: Facts) -> str:

@@ -1,6 +1,8 @@
-"""The innermost frame of the run's own code in the traceback of a finding."""
+"""The place in the code that the traceback of a finding points at: the run's own innermost frame, as far as it is near what failed."""
 
 from __future__ import annotations
+
+import re
 
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
@@ -9,10 +11,20 @@ from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 
 LIBRARY = lazy_compile(
-    r"(?:site|dist)-packages[/\\]|/lib/python3|\\[Ll]ib\\[^\\]{1,60}\.py:\d|^<|[/\\](?:bin|Scripts)[/\\][^/\\]{1,60}:\d|/opt/conda/lib/|\.pyx:\d"
+    r"(?:site|dist)-packages[/\\]|/lib(?:64)?/python3|\\[Ll]ib\\[^\\]{1,60}\.py:\d|^<|[/\\](?:bin|Scripts)[/\\][^/\\]{1,60}:\d|/opt/conda/lib/|\.pyx:\d"
 )
 # without a function: where the source that a SyntaxError is about stands
 _FRAME = lazy_compile(r"(?P<file>[^\n]{1,300}:\d{1,9})(?: in (?P<function>[^\n]{1,120}))?")
+# frameworks that run what others define, and the standard library: the place of an error is the code that called them
+_RUNTIME = lazy_compile(
+    r"[/\\](?:torch|torch_\w{1,20}|numpy|jax|jaxlib|tensorflow|keras|triton|accelerate|lightning|lightning_fabric|pytorch_lightning|deepspeed|ray|multiprocess)[/\\]"
+    r"|/lib(?:64)?/python3\.\d{1,2}/(?!site-packages|dist-packages)|^<"
+)
+# functions of libraries that run a whole loop or a whole dataset on behalf of the line that calls them
+_LOOP = re.compile(
+    r"_?(?:inner_)?(?:train(?:ing)?(?:_loop|_step)?|fit|evaluate|predict|map|_map_single|learn)|_inner_training_loop"
+)
+_DEEP = 4  # frames of other libraries below, from which on the run's own line does not show what failed
 _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown
 
@@ -33,11 +45,23 @@ def _beside(first: Structure, last: Structure) -> bool:
 
 
 def innermost(exception: Structure) -> str:
-    """Return the innermost frame of one exception outside libraries; empty if there is none."""
-    frames = str(exception.fields.get("frames") or "").splitlines()
-    own = [found for frame in reversed(frames) if not LIBRARY.search(frame) and (found := _FRAME.fullmatch(frame))]
-    if not own:
+    """Return the innermost frame of one exception outside libraries; empty if there is none.
+
+    If that only starts a trainer's loop or is far from what failed, the innermost frame of the library that it called.
+    """
+    frames = [
+        frame for line in str(exception.fields.get("frames") or "").splitlines() if (frame := _FRAME.fullmatch(line))
+    ]
+    own = next((at for at in reversed(range(len(frames))) if not LIBRARY.search(frames[at][0])), None)
+    if own is None:
         return ""
-    between = "/" if "/" in own[0]["file"] else "\\"  # the latter on Windows
-    file = between.join(own[0]["file"].split(between)[-_SHOWN:])
-    return file if own[0]["function"] in (None, "<module>") else f"{file} in {own[0]['function']}"
+    below = frames[own + 1 :]
+    called = [frame for frame in below if not _RUNTIME.search(frame[0])]
+    far = len(called) >= _DEEP or any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in below)
+    return _shown(called[-1] if far and called else frames[own])
+
+
+def _shown(frame: re.Match[str]) -> str:
+    between = "/" if "/" in frame["file"] else "\\"  # the latter on Windows
+    file = between.join(frame["file"].split(between)[-_SHOWN:])
+    return file if frame["function"] in (None, "<module>") else f"{file} in {frame['function']}"

@@ -44,8 +44,8 @@ def test_a_failed_download_names_the_code_and_the_package_that_it_calls(base: tu
     )
     plain = summary(base, train=_raised(*outer, f"{SITE}/requests/models.py:818:read") + BROKEN)
 
-    assert asked.endswith("The run's code was at srv/fit/genes.py:40 in annotate, calling genome.")
-    assert plain.endswith("The run's code was at srv/fit/genes.py:40 in annotate.")
+    assert asked.endswith("The code was at srv/fit/genes.py:40 in annotate, calling genome.")
+    assert plain.endswith("The code was at srv/fit/genes.py:40 in annotate.")
 
 
 def test_ranks_that_fail_in_different_places_name_none(base: tuple[Knowledge, Matcher]) -> None:
