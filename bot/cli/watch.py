@@ -144,13 +144,13 @@ def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
 
 
 def status(outcome: WatchOutcome, caught: int | None = None) -> int:
-    """The exit status: 1 if a hang or fatal fault was called, 16 if the job ended and how cannot be told, else 0.
+    """The exit status: 1 if a hang or fatal fault was called, 16 if how it ended or will end cannot be told, else 0.
 
     128 + n after signal n.
     """
     if outcome.interrupted:
         return 128 + (caught or signal.SIGINT)
-    return {"hang": 1, "fatal": 1, "ended": UNTOLD}.get(outcome.called, 0)
+    return {"hang": 1, "fatal": 1, "ended": UNTOLD}.get(outcome.called, UNTOLD if outcome.pending else 0)
 
 
 def _wanted(asked: WatchOptions) -> ProcessSelector:

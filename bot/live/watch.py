@@ -77,6 +77,7 @@ class WatchOutcome:
     """How the watch ended.
 
     `called`: "stopped" for a run that was stopped, "ended" for one whose outcome is unknown, "" if nothing was found.
+    `pending`: a fault was seen, but the time was up before it was called.
     """
 
     why: str
@@ -84,6 +85,7 @@ class WatchOutcome:
     answer: DiagnosisResult | None = None
     folder: Path | None = None
     interrupted: bool = False
+    pending: bool = False
 
 
 @dataclass(slots=True)
@@ -139,7 +141,7 @@ class Watch:
                 now = self._clock.now()
                 if not self._clock.stopping():
                     if end is not None and now >= end:
-                        return self._left("time is up, and nothing was found")
+                        return self._timed_out()
                     pause = min(self._plan.every, SETTLE) if self._urgent(now) else self._plan.every
                     pause = max(SHORTEST, pause - (now - begun))  # a fatal line waits no longer than one cycle takes
                     self._clock.sleep(pause if end is None else min(pause, end - now))
@@ -399,6 +401,13 @@ class Watch:
             return live
         lost = (called == "hang" and not answer.report.hang.called) or answer.report.verdict != live.report.verdict
         return live if lost and live.report.verdict == "fault" else answer
+
+    def _timed_out(self) -> WatchOutcome:
+        """End with the time. A fault that was seen and not withdrawn is not passed over, although nothing called it."""
+        if self._trouble is None or self._report is None:
+            return self._left("time is up, and nothing was found")
+        seen = f"time is up; a fault was seen, but not whether the job survives it: {self._report.summary}"
+        return replace(self._left(seen), pending=True)
 
     def _left(self, why: str) -> WatchOutcome:
         """End without calling anything. Complete the bundle if it was started."""

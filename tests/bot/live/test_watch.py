@@ -512,6 +512,19 @@ def test_a_watch_ends_with_its_time(signalbox, tmp_path):
     assert json.loads(ran.out.splitlines()[-1])["text"].startswith("time is up")
 
 
+def test_a_fault_at_the_end_of_the_time_is_not_passed_over(signalbox, tmp_path):
+    """Nothing called it within the time, but neither was nothing found."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    line = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    (logs / "rank-0.log").write_text(
+        f'Traceback (most recent call last):\n  File "/run/train.py", line 3, in <module>\n{line}'
+    )
+    ran = signalbox("watch", "j1", "--logs", logs, "--for", "1s", "--every", "1", "--no-kernel", "--json")
+    assert ran.status == 16
+    assert json.loads(ran.out.splitlines()[-1])["text"].startswith("time is up; a fault was seen")
+
+
 def test_sigterm_ends_it_cleanly(signalbox, tmp_path):
     """A signal ends the watch at once, with the shell's status for it and the bundle kept."""
     logs = tmp_path / "logs"
