@@ -16,6 +16,9 @@ CLIMB_LEAST = 8
 CLIMB_ORDER = 0.6
 CLIMBED = 1.5  # factor of the first loss from which on two losses that climb together diverge
 BACK = 2  # losses at the end of a log that are back at the level before a jump
+EXCERPT = 20  # up to so many losses are an excerpt that shows what someone asks about, and need few after a jump
+RISEN = 3  # losses from a jump on that show in a longer log that it was no single bad batch
+SETTLED, LONG = 20, 50  # losses at the end of a log, at least and at most, that are back for long: as many as were away
 FALL = 5  # losses in a row, each below the one before: the loss was falling, not fluctuating
 
 
@@ -95,7 +98,8 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         leaps = len(same_form) >= 2 and _leaps(point.loss or 0.0, same_form, params)
         usual = 2 * len(same_form) >= len(before)  # not an epoch's sum among the losses of steps
         spikes = usual and len(before) >= least and _spikes(point.loss or 0.0, before, after[:3], params)
-        if (leaps or spikes) and not _loss_recovers(point.loss or 0.0, before, after):
+        lasts = len(after) + 1 >= (RISEN if len(losses) > EXCERPT else 1)
+        if (leaps or (spikes and lasts)) and not _loss_recovers(point.loss or 0.0, before, after):
             return _spike(losses, index, median(before))
     return (
         _runs_away(losses, params)
@@ -130,23 +134,34 @@ def _of_last_run(losses: Sequence[ProgressPoint]) -> Sequence[ProgressPoint]:
     for index, point in enumerate(losses):
         if point.epoch is None or point.validation:
             continue
-        if before is not None and point.epoch <= 1 < before - point.epoch:
+        if before is not None and (point.epoch <= 1 < before - point.epoch or _begins(point.epoch, before)):
             start = index
         before = point.epoch
     return losses[start:]
 
 
+def _begins(epoch: float, before: float) -> bool:
+    """Whether a share of an epoch is that of a run that begins, after one that was far into its first epoch."""
+    return before != int(before) and before >= 0.5 and epoch < 0.1 * before
+
+
 def _loss_recovers(here: float, before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether the loss returns to its level within a few records and stays there longer than it was away."""
+    """Whether the loss returns to its level and stays there for longer than it was away, at once or until the end of the log."""
     level = median(before)
     noise = 1.4826 * median(abs(value - level) for value in before)
     back = level + max(3 * noise, 0.05 * abs(level), min(0.15 * (here - level), 0.1 * abs(level)))
-    away = next((index for index, value in enumerate(after[:20]) if value <= back), None)
+    away = next((index for index, value in enumerate(after) if value <= back), None)
     if away is None:
         return False
     calm = after[away : away + 100]
     short = away <= 2 and len(calm) >= 2
-    return (short or len(calm) >= max(10, 2 * away)) and sum(value > back for value in calm) <= 0.1 * len(calm)
+    soon = away < 20 and (short or len(calm) >= max(10, 2 * away)) and _mostly_below(back, calm)
+    long = max(SETTLED, min(away, LONG))
+    return soon or (len(after) >= away + long and _mostly_below(back, after[-long:]))
+
+
+def _mostly_below(limit: float, values: Sequence[float]) -> bool:
+    return sum(value > limit for value in values) <= 0.1 * len(values)
 
 
 def _turns_upward(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:

@@ -939,3 +939,32 @@ def test_a_bar_that_passes_over_the_steps_of_an_earlier_run_did_not_slow_down() 
     ]
     assert one("throughput_drop", own) is not None
     assert one("throughput_drop", [ProgressPoint(0, 0, 3200, format="tqdm"), *own]) is None
+
+
+def test_a_jump_from_which_the_run_recovered_long_ago() -> None:
+    """It took many steps to come back and went on for many more: its log is about something else than the jump."""
+    jump = [50.0 - 0.45 * n for n in range(100)]
+    log = [*noisy(3.0, 0.05, 100), *jump]
+    assert one("loss_spike", series("loss", [*log, *noisy(2.9, 0.05, 15)], first=1000)) is not None
+    assert one("loss_spike", series("loss", [*log, *noisy(2.9, 0.05, 80)], first=1000)) is None
+    assert one("loss_spike", series("loss", [*log, *noisy(4.5, 0.05, 80)], first=1000)) is not None
+
+
+def test_the_last_loss_alone_is_no_jump() -> None:
+    """The next one may be back; an excerpt of a few lines was chosen for what it shows."""
+    calm = noisy(2.0, 0.02, 60)
+    assert one("loss_spike", series("loss", [*calm, 7.0, 7.2], first=1000)) is None
+    assert one("loss_spike", series("loss", [*calm, 7.0, 7.2, 7.1], first=1000)) is not None
+    assert one("loss_spike", series("loss", [*calm[:8], 7.0, 7.2], first=1000)) is not None
+
+
+def test_the_next_of_several_trainings_begins_at_a_high_loss() -> None:
+    """Its epochs begin again although the first one did not reach its second; those of an evaluation go on."""
+
+    def run(levels: list[float], first: int, epoch: float) -> list[ProgressPoint]:
+        points = series("loss", levels, first=first)
+        return [replace(p, offset=p.offset + 200 * first, epoch=epoch + 0.01 * n) for n, p in enumerate(points)]
+
+    calm, high = noisy(0.45, 0.01, 30), noisy(0.85, 0.01, 30)
+    assert one("loss_spike", [*run(calm, 500, 0.6), *run([5.2, 3.5, *high], 530, 0.01)]) is None
+    assert one("loss_spike", [*run(calm, 500, 0.6), *run([5.2, 3.5, *high], 530, 0.9)]) is not None
