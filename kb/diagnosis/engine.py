@@ -16,6 +16,7 @@ from kb.diagnosis.context.named_objects import named_objects
 from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.context.package_names import package_of
 from kb.diagnosis.context.raised_before import of_raised, raised_before
+from kb.diagnosis.context.passing_changes import passing_changes, without_passing_changes
 from kb.diagnosis.context.time_zone import time_zone
 from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.explained import explained
@@ -46,7 +47,6 @@ from kb.diagnosis.verdict import (
     progress,
     without_end_noise,
     without_helpers,
-    without_moderate_slowing,
 )
 from kb.facts.circumstances import RunCircumstances
 from kb.facts.completion import Completion, completion
@@ -132,7 +132,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         decision=decision,
         progress=done,
         diagnoses=diagnoses,
-        indicators=shown_indicators(verdict, facts, signs, end, numbers),
+        indicators=shown_indicators(verdict, facts, signs, end, numbers, passing_changes(judged.findings, end)),
         gaps=(
             *evidence.gaps,
             *judged.excepted,
@@ -161,7 +161,7 @@ def answered(
     the caller already knows.
     """
     end = completion(facts) if end is None else end
-    heard = without_moderate_slowing(one_finding_each(findings), end)
+    heard = without_passing_changes(one_finding_each(findings), end)
     findings = without_end_noise(heard, end, facts)
     ranked = rank(findings, facts)
     signs = without_helpers(failure_signs(facts), end)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Literal
 
 from kb.diagnosis.bad_events import TailLine, is_stack
+from kb.diagnosis.context.passing_changes import NO_FAULT
 from kb.diagnosis.endings import end_lines_of
-from kb.diagnosis.findings import chain_span
+from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import Ranked
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
@@ -182,11 +183,23 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: N
 
 
 def shown_indicators(
-    verdict: Verdict, facts: Facts, signs: Sequence[tuple[int, Structure]], end: Completion, numbers: Numbering
+    verdict: Verdict,
+    facts: Facts,
+    signs: Sequence[tuple[int, Structure]],
+    end: Completion,
+    numbers: Numbering,
+    passed: Sequence[Finding] = (),
 ) -> Indicators:
-    """Return the lines that ended an unknown failure; otherwise those that prove a normal end, or the logs' last lines."""
+    """Return the lines that ended an unknown failure; otherwise those that prove a normal end, or the logs' last lines.
+
+    `passed`: changes of a metric that the run survived, as observations behind them.
+    """
     found = _indicators(facts, signs, numbers) if verdict == "no_match" else Indicators()
-    return found if found.events or verdict == "fault" else _end_indicators(verdict, facts, end, numbers)
+    if found.events or verdict == "fault":
+        return found
+    ended = _end_indicators(verdict, facts, end, numbers)
+    seen = dict.fromkeys(finding.first.line for finding in passed)
+    return replace(ended, events=(*ended.events, *(Indicator(text, NO_FAULT) for text in seen)))
 
 
 def _end_indicators(verdict: Verdict, facts: Facts, end: Completion, numbers: Numbering) -> Indicators:

@@ -38,8 +38,6 @@ _RESTARTED = lazy_compile(
     r"\bW(?:ARN(?:ING)?)?\b.*\b(?:restarted|respawned) after\b"
 )  # a helper whose end was made up for
 _OF_SEVERAL_LINES = frozenset({"error_line", "native_crash"})  # a panic and its message; an abort and its stack
-MODERATE = 2.5  # factor of a slow-down below which a shared machine explains it
-_SLOWER = frozenset({"throughput_drop", "straggler"})
 _NOTICES = frozenset(
     {"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"}
 )  # Unix signals that notify a program without ending it
@@ -238,26 +236,6 @@ def _integer(value: object) -> int | None:
         return int(str(value))
     except ValueError:
         return None
-
-
-def without_moderate_slowing(findings: Sequence[Finding], end: Completion) -> list[Finding]:
-    """Return the findings without slow-downs that all ranks shared, if the run provably completed and they were moderate.
-
-    A busy machine or file system slows a healthy run down as much; nothing is to be repaired.
-    """
-    completed = end.proven and end.how == "completed"
-    return [finding for finding in findings if not (completed and _is_moderate_slowing(finding))]
-
-
-def _is_moderate_slowing(finding: Finding) -> bool:
-    first = finding.first
-    if finding.fault.id not in _SLOWER or first.kind != "series" or finding.ranks or "pace" not in first.captures:
-        return False
-    try:
-        level, now = float(first.captures["level"]), float(first.captures["value"])
-    except (KeyError, ValueError):
-        return False
-    return min(level, now) > 0 and max(level, now) < MODERATE * min(level, now)
 
 
 def without_helpers(signs: Sequence[tuple[int, Structure]], end: Completion) -> list[tuple[int, Structure]]:

@@ -14,6 +14,9 @@ from kb.model import ProgressPoint
 
 BEFORE_COLLAPSE = 10  # points before a collapse, for its usual pace
 USUAL = 0.9  # share of the earlier steps that take no longer
+EXCERPT, STARTED = 20, 100  # points at most, and their first step at least, of an excerpt from the middle of a run
+BEFORE, AFTER = 8, 5  # points before and after a change in a longer log
+BARS_BEFORE, BARS_AFTER = 5, 4  # the same for the ends of whole bars
 SKIPPED = 30  # times as many steps as between two drawings of a bar
 RECOVERY = 4  # points that show a recovery
 COLLAPSED, COLLAPSED_SHARE = 8, 0.1  # points after it: minimum number, and minimum share of all points
@@ -29,15 +32,36 @@ def slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> S
     if len(timed) < 2 * keep:
         return None
     values = [p.seconds or 0.0 for p in timed]
-    for index in range(keep, len(values) - keep + 1):
+    before, lasts = _least(timed, keep)
+    for index in range(before, len(values) - lasts + 1):
         level = median(values[max(0, index - 20) : index])
         if level >= share * values[index]:
             continue
         after = values[index:]
-        slow = sum(level < share * value for value in after)
+        usual = max(level / share, _usual(values[:index]))
+        slow = sum(usual < value for value in after)
         if slow >= max(keep, 0.9 * len(after)) and not _rate_holds(timed, index, 0.85):
             return _slower(timed[index:], level, median(after))
     return None
+
+
+def _least(timed: Sequence[ProgressPoint], excerpt: int) -> tuple[int, int]:
+    """Return how many points a change needs before and after it: few in an excerpt from the middle of a run.
+
+    Whoever quotes a few lines does so for what they show; a run that has just begun is still warming up. A whole bar
+    is the mean of many steps.
+    """
+    first = timed[0].step or 0
+    if all(p.format in BARS and p.step == p.total for p in timed):
+        return BARS_BEFORE, BARS_AFTER
+    if len(timed) <= EXCERPT and first >= STARTED:
+        return excerpt, excerpt
+    return BEFORE, AFTER
+
+
+def _usual(before: Sequence[float]) -> float:
+    """Return a time that most earlier steps did not exceed: steps as slow as some before them are no change."""
+    return sorted(before)[int(USUAL * (len(before) - 1))]
 
 
 def _rate_holds(timed: Sequence[ProgressPoint], index: int, share: float) -> bool:
@@ -145,14 +169,14 @@ def slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> S
     if len(timed) < 4:
         return None
     values = [p.seconds or 0.0 for p in timed]
+    fewest, lasts = _least(timed, 2)
     least = list(accumulate(reversed(values), min))[::-1]  # from each point on, computed once
-    for index in range(2, len(values) - 1):
+    for index in range(fewest, len(values) - lasts + 1):
         before = values[max(0, index - 20) : index]
         level = median(before)
         spread = max(before) - min(before)
         even = spread < 0.015 * level
-        usual = sorted(values[:index])[int(USUAL * (index - 1))]  # it may have been as slow before
-        if even and least[index] - max(level, usual) > max(0.035 * level, 3 * spread):
+        if even and least[index] - max(level, _usual(values[:index])) > max(0.035 * level, 3 * spread):
             now = median(values[index:])
             if now < 1.5 * level and not _rate_holds(timed, index, 0.99):
                 return _slower(timed[index:], level, now)

@@ -638,7 +638,7 @@ def test_the_first_rates_of_a_bar_are_no_straggler() -> None:
     """A bar's rate is an average that settles slowly; lines with the same times tell of one."""
     values = [3.31, 3.31, 3.62, 3.6, 3.61]
     assert one("straggler_step", series("seconds", values, format="tqdm", total=9)) is None
-    assert one("straggler_step", series("seconds", values, format="megatron", total=9)) is not None
+    assert one("straggler_step", series("seconds", values, format="megatron", first=4000, total=9000)) is not None
 
 
 def test_a_sum_over_an_epoch_is_no_spike_among_the_losses_of_steps() -> None:
