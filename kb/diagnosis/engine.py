@@ -15,8 +15,8 @@ from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.named_objects import named_objects
 from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.context.package_names import package_of
-from kb.diagnosis.context.raised_before import of_raised, raised_before
 from kb.diagnosis.context.passing_changes import passing_changes, without_passing_changes
+from kb.diagnosis.context.raised_before import of_raised, raised_before
 from kb.diagnosis.context.time_zone import time_zone
 from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.explained import explained
@@ -132,7 +132,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         decision=decision,
         progress=done,
         diagnoses=diagnoses,
-        indicators=shown_indicators(verdict, facts, signs, end, numbers, passing_changes(judged.findings, end)),
+        indicators=shown_indicators(verdict, facts, signs, end, numbers, passed=passing_changes(judged.findings, end)),
         gaps=(
             *evidence.gaps,
             *judged.excepted,

@@ -188,6 +188,7 @@ def shown_indicators(
     signs: Sequence[tuple[int, Structure]],
     end: Completion,
     numbers: Numbering,
+    *,
     passed: Sequence[Finding] = (),
 ) -> Indicators:
     """Return the lines that ended an unknown failure; otherwise those that prove a normal end, or the logs' last lines.
