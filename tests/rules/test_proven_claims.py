@@ -175,17 +175,31 @@ ENDED = "2026-03-02 11:07:02,000 INFO Training completed.\n"
 
 @pytest.mark.parametrize(
     ("now", "end", "verdict"),
-    [(1.6, ENDED, "no_fault"), (1.6, "", "fault"), (9.0, ENDED, "no_fault")],
+    [(1.6, ENDED, "no_fault"), (1.6, "", "fault"), (9.0, ENDED, "fault")],
     ids=["moderate", "open", "far"],
 )
-def test_a_slow_down_of_a_run_that_completed_is_an_observation(
+def test_a_moderate_slow_down_of_a_run_that_completed_is_an_observation(
     engine: Matcher, now: float, end: str, verdict: str
 ) -> None:
-    """Nothing is left to repair, but whoever runs it again may want to know."""
+    """A busy machine slows healthy runs down as much, but whoever runs it again may want to know."""
     report = diagnosed(engine, train=slower(now, end))
     told = [event.what for event in report.indicators.events if event.why == NO_FAULT]
     assert report.verdict == verdict
-    assert told == ([f"a step takes {now:g} s from step 200 on, 0.9 s before"] if end else [])
+    assert told == (["a step takes 1.6 s from step 200 on, 0.9 s before"] if verdict == "no_fault" else [])
+
+
+@pytest.mark.parametrize(
+    ("last", "end", "verdict"), [(2.0, ENDED, "no_fault"), (2.0, "", "fault"), (8.0, ENDED, "fault")]
+)
+def test_a_jump_from_which_a_completed_run_came_back_is_an_observation(
+    engine: Matcher, last: float, end: str, verdict: str
+) -> None:
+    """A loss that stays where it jumped to spoils the result."""
+    losses = [2.0 + 0.01 * (n % 3) for n in range(9)] + [8.0, 8.1, 7.9, 8.0, 7.7, 8.1] + [last] * 4
+    log = "".join(f"step: {381 + n} / 399 loss: {loss:.4f}\n" for n, loss in enumerate(losses))
+    report = diagnosed(engine, train=log + end)
+    assert report.verdict == verdict
+    assert any(event.why == NO_FAULT for event in report.indicators.events) is (verdict == "no_fault")
 
 
 def test_a_bar_of_one_late_epoch_is_no_step_of_the_run(engine: Matcher) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from kb.diagnosis.findings import Finding
 from kb.facts.completion import Completion
 
-# faults that cost time or memory as long as the run lasts, and leave its result as it is
-_COST = frozenset({"throughput_drop", "straggler", "memory_leak"})
+MODERATE = 2.5  # factor of a slow-down below which a shared machine explains it
 NO_FAULT = "an observation, not a fault: the run completed"
+_SLOWER = frozenset({"throughput_drop", "straggler"})
 
 
 def without_passing_changes(findings: Sequence[Finding], end: Completion) -> list[Finding]:
@@ -19,10 +19,11 @@ def without_passing_changes(findings: Sequence[Finding], end: Completion) -> lis
 
 
 def passing_changes(findings: Sequence[Finding], end: Completion) -> list[Finding]:
-    """Return what only numbers of a run show that provably completed, and that its result does not suffer from.
+    """Return what only numbers of a run show that provably completed, and that its next run need not repeat.
 
-    Its steps became slower, its memory grew, or its loss left its level and came back. A rank that is slower than others
-    counts as a fault, and so does a loss that ends far from its level.
+    Its steps became moderately slower, or its loss left its level and came back. A busy machine or file system slows a
+    healthy run down as much. A rank that is slower than others counts as a fault, as do steps that take a multiple of
+    their time, memory that grows, and a loss that ends far from its level.
     """
     if not (end.proven and end.how == "completed"):
         return []
@@ -33,5 +34,16 @@ def _has_passed(finding: Finding) -> bool:
     measured = all(signal.kind == "series" for signal in finding.signals)
     if not measured or finding.ranks or any(signal.compared for signal in finding.signals):
         return False
+    if finding.fault.id in _SLOWER:
+        return _is_moderate(finding)
     back = finding.first.captures.get("end") == "back"
-    return finding.fault.id in _COST or (finding.fault.id == "loss_spike" and (back or finding.role == "contributing"))
+    return finding.fault.id == "loss_spike" and (back or finding.role == "contributing")
+
+
+def _is_moderate(finding: Finding) -> bool:
+    """Whether a slow-down is below the factor that a shared machine explains; false if its amount is not known."""
+    try:
+        level, now = (float(finding.first.captures[name]) for name in ("level", "value"))
+    except (KeyError, ValueError):
+        return False
+    return min(level, now) > 0 and max(level, now) < MODERATE * min(level, now)
