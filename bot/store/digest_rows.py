@@ -158,7 +158,8 @@ def rows_between(
     found = list(_raw(session, query))
     now = until.astimezone(UTC).replace(tzinfo=None)
     said = _feedback(session, found, now)
-    row = partial(_row, now=now, clean=_Clean(), names=_Names())
+    clean = _Clean()
+    row = partial(_row, now=now, clean=clean, names=_Names(clean))
     for place, values in enumerate(found):
         found[place] = row(values, said.get(values[0], _NOTHING))  # in place, so that each raw row is freed
     return found
@@ -202,7 +203,7 @@ def _feedback(session: Session, found: Sequence[Sequence[Any]], now: datetime) -
         .where(table.incident_id.between(min(numbers), max(numbers)), table.at <= now.replace(tzinfo=UTC))
         .order_by(table.incident_id, table.version)
     )
-    names, said = _Names(), dict[int, _Feedback]()
+    names, said = _Names(_Clean()), dict[int, _Feedback]()
     for incident, verdict, cause, fault, nodes, lost, at in _raw(session, query):
         # feedback from before an incident was reopened no longer applies
         if incident in superseded and _time(at) <= superseded[incident]:
@@ -258,9 +259,14 @@ class _Clean(dict[str | None, str | None]):
 class _Names(dict[str, tuple[str, ...]]):
     """Lists of names by their JSON."""
 
+    def __init__(self, clean: _Clean) -> None:
+        super().__init__()
+        self._clean = clean
+
     def __missing__(self, text: str) -> tuple[str, ...]:
-        clean = _Clean()
-        self[text] = tuple(dict.fromkeys(clean[item] or "?" for item in msgspec.json.decode(text, type=list[str])))
+        self[text] = tuple(
+            dict.fromkeys(self._clean[item] or "?" for item in msgspec.json.decode(text, type=list[str]))
+        )
         return self[text]
 
 

@@ -120,7 +120,8 @@ def _by_rank(facts: Facts) -> list[int]:
 def _stream_ends(facts: Facts, index: int, *, short: bool) -> Mapping[str, EndSign]:
     """Return the last reported end of each kind in one log, if the log does not start again after it.
 
-    `short`: whether the steps of all logs end well before the planned total. Kinds: "completed", and "planned" for a limit of time or steps that the run sets itself.
+    `short`: whether the steps of all logs end well before the planned total. Kinds: "completed", and "planned" for a limit
+    of time or steps that the run sets itself.
     """
     stream = facts.streams[index]
     found: dict[str, EndSign] = {}
@@ -147,7 +148,7 @@ def _inferred_end(facts: Facts, index: int) -> Mapping[str, EndSign]:
     """Return the end that the last lines of a log show without naming it."""
     summary = facts.streams[index].summary
     lines = list(tail_lines(summary))
-    if (last := closed_last_epoch(lines, list(head_lines(summary)))) is not None and _is_last(
+    if (last := closed_last_epoch(lines, head_lines(summary))) is not None and _is_last(
         facts, index, last.offset, last.line
     ):
         what = f"the last of {last.count} epochs is over, and the log then closes"

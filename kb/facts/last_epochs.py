@@ -6,7 +6,7 @@ closing of the program is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kb.facts.run_ends import closes
 from kb.regex.lazy import lazy_compile
@@ -35,7 +35,7 @@ class LastEpoch:
     count: int
 
 
-def closed_last_epoch(lines: Sequence[tuple[int, str]], start: Sequence[tuple[int, str]] = ()) -> LastEpoch | None:
+def closed_last_epoch(lines: Sequence[tuple[int, str]], start: Iterable[tuple[int, str]] = ()) -> LastEpoch | None:
     """Return the line that ends the last of all epochs, if the program then closes or gives its scores; else None.
 
     `lines`: offset and text of the lines at the end of a log, in order; `start`: those at its start.

@@ -116,8 +116,9 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     else:
         fitting = [form for form in fitting if any(named[line] is None for line in found[form].lines)]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
-    if best is not None and _holds_behind(_compiled(best), lines, named):
-        return _with_name(_compiled(best), lines)
+    learned = None if best is None else _compiled(best)
+    if learned is not None and _holds_behind(learned, lines, named):
+        return _with_name(learned, lines)
     return key
 
 

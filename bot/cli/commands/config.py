@@ -80,14 +80,14 @@ def _checked_file(path: Path | None, config: Path | None) -> Path | None:
     named, here = path or config, Path(FILE_NAME)
     if named is not None:
         return named
+    used = config_path()
     if not here.is_file():
-        if config_path() is None:
+        if used is None:
             refuse(
                 f"no configuration to check: neither {default_config()} nor ./{FILE_NAME} exists. Files and bundles work"
                 " without one; `signalbox config example` prints one to start from."
             )
         return None
-    used = config_path()
     if used is None:
         told = f"checks ./{FILE_NAME}; other commands read it with --config, ${CONFIG}, or as {default_config()}"
         say(f"signalbox: {told}", err=True)

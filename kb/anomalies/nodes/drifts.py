@@ -1,9 +1,8 @@
 """Finds numbers that move on one rank and not on the others, or stand there alone: a queue that grows, a count that stops.
 
 Compared are lines that nearly all ranks print again and again: each rank's last numbers with its first ones, and with the others' last
-ones. Both must differ, because a rank may be different from the start, and a number may move everywhere. A number stands if it changes from
-line to line on all other ranks. Nodes are not compared: several
-processes write their lines.
+ones. Both must differ, because a rank may be different from the start, and a number may move everywhere. A number stands if it grows from
+line to line on all other ranks. Nodes are not compared: several processes write their lines.
 """
 
 from __future__ import annotations

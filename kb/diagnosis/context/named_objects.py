@@ -1,4 +1,4 @@
-"""What the lines of a fault name that its sentence does not: the place in the run's own code, an adapter, a host.
+"""What the lines of a fault name that its sentence does not: the place in the code, an adapter, a host.
 
 A sentence is only added where there is one candidate, and never where a rank, node or GPU is accused.
 """
@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kb.diagnosis.context.own_frame import LIBRARY, innermost, own_frame
+from kb.diagnosis.context.own_frame import exceptions_at, frames_of, own_frame
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import Ranked
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.regex.lazy import lazy_compile
@@ -72,7 +71,7 @@ def named_objects(ranked: Ranked, facts: Facts, told: str) -> str:
 
 
 def _own_code(best: Finding, facts: Facts, told: str) -> str:
-    """Return the innermost place of the run's own code in the tracebacks of a finding, and whose package it calls."""
+    """Return the place in the code that the tracebacks of a finding point at, and whose package it calls."""
     raised = [signal for signal in best.signals[:_FEW] if signal.kind in ("line", "exception")]
     places = {(own_frame(signal, facts), _called(signal, facts)) for signal in raised}
     places = {place for place in places if place[0]}
@@ -88,13 +87,10 @@ def _own_code(best: Finding, facts: Facts, told: str) -> str:
 
 def _called(signal: Signal, facts: Facts) -> str:
     """Return the package that the run's own code called; empty for those that every service is called through."""
-    for item in facts.streams[signal.stream].exceptions:
-        if structure_start(item) <= signal.offset < item.end and innermost(item):
-            frames = str(item.fields.get("frames") or "").splitlines()
-            last = max(at for at, frame in enumerate(frames) if not LIBRARY.search(frame))
-            package = next(filter(None, map(_PACKAGE.search, frames[last + 1 :])), None)
-            return "" if package is None or package[1] in _GENERAL else package[1]
-    return ""
+    parts = next(filter(None, map(frames_of, exceptions_at(signal, facts))), None)
+    below = parts.below if parts is not None else []
+    package = next(filter(None, (_PACKAGE.search(frame[0]) for frame in below)), None)
+    return "" if package is None or package[1] in _GENERAL else package[1]
 
 
 def _only(shape: re.Pattern[str], ranked: Ranked, facts: Facts, told: str) -> str:

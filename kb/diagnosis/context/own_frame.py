@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
@@ -21,7 +22,7 @@ _RUNTIME = lazy_compile(
     r"|/lib(?:64)?/python3\.\d{1,2}/(?!site-packages|dist-packages)|^<"
 )
 # functions of libraries that run a whole loop or a whole dataset on behalf of the line that calls them
-_LOOP = re.compile(
+_LOOP = lazy_compile(
     r"_?(?:inner_)?(?:train(?:ing)?(?:_loop|_step)?|fit|evaluate|predict|map|_map_single|learn)|_inner_training_loop"
 )
 _DEEP = 4  # frames of other libraries below, from which on the run's own line does not show what failed
@@ -29,13 +30,26 @@ _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown
 
 
+class ParsedFrames(NamedTuple):
+    """The run's own innermost frame, and those of libraries below it, with the groups `file` and `function`."""
+
+    own: re.Match[str]
+    below: list[re.Match[str]]
+
+
 def own_frame(signal: Signal, facts: Facts) -> str:
     """Return the innermost frame outside libraries as `folder/file.py:12 in function`; empty if there is none."""
     raised = facts.streams[signal.stream].exceptions
-    own = [item for item in raised if structure_start(item) <= signal.offset < item.end]
+    own = exceptions_at(signal, facts)
     if any(item.fields.get("chained") == "cause" for item in own):  # raised again; the first of the chain says where
         own = [*(item for item in raised if item.fields.get("chain") == 0 and _beside(item, own[0])), *own]
     return next(filter(None, map(innermost, own)), "")
+
+
+def exceptions_at(signal: Signal, facts: Facts) -> list[Structure]:
+    """Return the exceptions whose tracebacks hold the line of a signal."""
+    raised = facts.streams[signal.stream].exceptions
+    return [item for item in raised if structure_start(item) <= signal.offset < item.end]
 
 
 def _beside(first: Structure, last: Structure) -> bool:
@@ -49,16 +63,20 @@ def innermost(exception: Structure) -> str:
 
     If that only starts a trainer's loop or is far from what failed, the innermost frame of the library that it called.
     """
-    frames = [
-        frame for line in str(exception.fields.get("frames") or "").splitlines() if (frame := _FRAME.fullmatch(line))
-    ]
-    own = next((at for at in reversed(range(len(frames))) if not LIBRARY.search(frames[at][0])), None)
-    if own is None:
+    parts = frames_of(exception)
+    if parts is None:
         return ""
-    below = frames[own + 1 :]
-    called = [frame for frame in below if not _RUNTIME.search(frame[0])]
-    far = len(called) >= _DEEP or any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in below)
-    return _shown(called[-1] if far and called else frames[own])
+    called = [frame for frame in parts.below if not _RUNTIME.search(frame[0])]
+    far = len(called) >= _DEEP or any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in parts.below)
+    return _shown(called[-1] if far and called else parts.own)
+
+
+def frames_of(exception: Structure) -> ParsedFrames | None:
+    """Return the frames of one exception from the run's own innermost one on; None if all are of libraries."""
+    lines = str(exception.fields.get("frames") or "").splitlines()
+    frames = [frame for line in lines if (frame := _FRAME.fullmatch(line))]
+    own = next((at for at in reversed(range(len(frames))) if not LIBRARY.search(frames[at][0])), None)
+    return None if own is None else ParsedFrames(frames[own], frames[own + 1 :])
 
 
 def _shown(frame: re.Match[str]) -> str:

@@ -14,8 +14,7 @@ _SLOWER = frozenset({"throughput_drop", "straggler"})
 
 def without_passing_changes(findings: Sequence[Finding], end: Completion) -> list[Finding]:
     """Return the findings without changes of a metric that a run survived which provably completed."""
-    passed = set(map(id, passing_changes(findings, end)))
-    return [finding for finding in findings if id(finding) not in passed]
+    return [finding for finding in findings if not (_completed(end) and _has_passed(finding))]
 
 
 def passing_changes(findings: Sequence[Finding], end: Completion) -> list[Finding]:
@@ -25,9 +24,11 @@ def passing_changes(findings: Sequence[Finding], end: Completion) -> list[Findin
     healthy run down as much. A rank that is slower than others counts as a fault, as do steps that take a multiple of
     their time, memory that grows, and a loss that ends far from its level.
     """
-    if not (end.proven and end.how == "completed"):
-        return []
-    return [finding for finding in findings if _has_passed(finding)]
+    return [finding for finding in findings if _completed(end) and _has_passed(finding)]
+
+
+def _completed(end: Completion) -> bool:
+    return end.proven and end.how == "completed"
 
 
 def _has_passed(finding: Finding) -> bool:

@@ -176,7 +176,9 @@ def slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> S
         level = median(before)
         spread = max(before) - min(before)
         even = spread < 0.015 * level
-        if even and least[index] - max(level, _usual(values[:index])) > max(0.035 * level, 3 * spread):
+        least_rise = max(0.035 * level, 3 * spread)
+        risen = even and least[index] - level > least_rise
+        if risen and least[index] - _usual(values[:index]) > least_rise:  # which sorts, so it is asked last
             now = median(values[index:])
             if now < 1.5 * level and not _rate_holds(timed, index, 0.99):
                 return _slower(timed[index:], level, now)
