@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kb.diagnosis.context.own_frame import exceptions_at, frames_of, own_frame
+from kb.diagnosis.context.own_frame import GENERAL, exceptions_at, frames_of, own_frame
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import Ranked
 from kb.facts.job_facts import Facts
@@ -47,7 +47,6 @@ _ADAPTER = lazy_compile(
 )
 _HOST = lazy_compile(r"(?:\bhttps?://|\bhost=['\"])([\w-]{1,60}(?:\.[\w-]{1,60}){1,6})(?![\w@.-])")
 _PACKAGE = lazy_compile(r"(?:site|dist)-packages[/\\](\w{2,40})[/\\]")
-_GENERAL = frozenset({"requests", "urllib3", "httpx", "httpcore", "aiohttp", "torch", "pip", "tqdm", "anyio"})
 
 
 def named_objects(ranked: Ranked, facts: Facts, told: str) -> str:
@@ -86,11 +85,14 @@ def _own_code(best: Finding, facts: Facts, told: str) -> str:
 
 
 def _called(signal: Signal, facts: Facts) -> str:
-    """Return the package that the run's own code called; empty for those that every service is called through."""
+    """Return the package that the run's own code called; empty for those that every service is called through.
+
+    Also empty where the place that is named is that package's own line.
+    """
     parts = next(filter(None, map(frames_of, exceptions_at(signal, facts))), None)
-    below = parts.below if parts is not None else []
+    below = parts.below if parts is not None and parts.place is parts.own else []
     package = next(filter(None, (_PACKAGE.search(frame[0]) for frame in below)), None)
-    return "" if package is None or package[1] in _GENERAL else package[1]
+    return "" if package is None or package[1] in GENERAL else package[1]
 
 
 def _only(shape: re.Pattern[str], ranked: Ranked, facts: Facts, told: str) -> str:

@@ -16,9 +16,11 @@ LIBRARY = lazy_compile(
 )
 # without a function: where the source that a SyntaxError is about stands
 _FRAME = lazy_compile(r"(?P<file>[^\n]{1,300}:\d{1,9})(?: in (?P<function>[^\n]{1,120}))?")
-# frameworks that run what others define, and the standard library: the place of an error is the code that called them
+# libraries through which every service or loop is called
+GENERAL = frozenset({"requests", "urllib3", "httpx", "httpcore", "aiohttp", "torch", "pip", "tqdm", "anyio"})
+# frameworks that run what others define, general libraries, and the standard library: the place of an error is the code that called them
 _RUNTIME = lazy_compile(
-    r"[/\\](?:torch|torch_\w{1,20}|numpy|jax|jaxlib|tensorflow|keras|triton|accelerate|lightning|lightning_fabric|pytorch_lightning|deepspeed|ray|multiprocess)[/\\]"
+    rf"[/\\](?:{'|'.join(sorted(GENERAL))}|torch_\w{{1,20}}|numpy|jax|jaxlib|tensorflow|keras|triton|accelerate|lightning|lightning_fabric|pytorch_lightning|deepspeed|ray|multiprocess)[/\\]"
     r"|/lib(?:64)?/python3\.\d{1,2}/(?!site-packages|dist-packages)|^<"
 )
 # functions of libraries that run a whole loop or a whole dataset on behalf of the line that calls them
@@ -36,9 +38,16 @@ class ParsedFrames(NamedTuple):
     own: re.Match[str]
     below: list[re.Match[str]]
 
+    @property
+    def place(self) -> re.Match[str]:
+        """The own frame; if that only starts a trainer's loop or is far from what failed, the library's frame that failed."""
+        called = [frame for frame in self.below if not _RUNTIME.search(frame[0])]
+        loops = any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in self.below)
+        return called[-1] if called and (loops or len(called) >= _DEEP) else self.own
+
 
 def own_frame(signal: Signal, facts: Facts) -> str:
-    """Return the innermost frame outside libraries as `folder/file.py:12 in function`; empty if there is none."""
+    """Return the place in the code that a traceback points at, as `folder/file.py:12 in function`; empty if there is none."""
     raised = facts.streams[signal.stream].exceptions
     own = exceptions_at(signal, facts)
     if any(item.fields.get("chained") == "cause" for item in own):  # raised again; the first of the chain says where
@@ -59,16 +68,9 @@ def _beside(first: Structure, last: Structure) -> bool:
 
 
 def innermost(exception: Structure) -> str:
-    """Return the innermost frame of one exception outside libraries; empty if there is none.
-
-    If that only starts a trainer's loop or is far from what failed, the innermost frame of the library that it called.
-    """
+    """Return the place in the code that one exception points at; empty if all its frames are of libraries."""
     parts = frames_of(exception)
-    if parts is None:
-        return ""
-    called = [frame for frame in parts.below if not _RUNTIME.search(frame[0])]
-    far = len(called) >= _DEEP or any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in parts.below)
-    return _shown(called[-1] if far and called else parts.own)
+    return "" if parts is None else _shown(parts.place)
 
 
 def frames_of(exception: Structure) -> ParsedFrames | None:

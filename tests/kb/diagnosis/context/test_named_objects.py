@@ -44,7 +44,11 @@ def test_a_failed_download_names_the_code_and_the_package_that_it_calls(base: tu
     )
     plain = summary(base, train=_raised(*outer, f"{SITE}/requests/models.py:818:read") + BROKEN)
 
+    deep = (f"{SITE}/genome/{part}.py:9:{part}" for part in ("client", "pages", "cache", "wire"))
+    far = summary(base, train=_raised(*outer, *deep) + BROKEN)
+
     assert asked.endswith("The code was at srv/fit/genes.py:40 in annotate, calling genome.")
+    assert far.endswith("The code was at site-packages/genome/wire.py:9 in wire.")
     assert plain.endswith("The code was at srv/fit/genes.py:40 in annotate.")
 
 

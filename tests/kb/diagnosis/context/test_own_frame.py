@@ -23,6 +23,10 @@ def place(*frames: str) -> str:
         ([], "srv/lm/tune.py:88 in main"),
         ([f"{SITE}/torch/nn/functional.py:2551 in embedding"], "srv/lm/tune.py:88 in main"),
         ([f"{SITE}/hub/files.py:12 in open_file", f"{SITE}/hub/net.py:9 in get"], "srv/lm/tune.py:88 in main"),
+        (
+            [f"{SITE}/requests/{name}.py:5 in {name}" for name in ("api", "sessions", "adapters", "models")],
+            "srv/lm/tune.py:88 in main",
+        ),
         # it started a loop, or what failed is far below
         (
             [f"{SITE}/trainers/base.py:40 in train", f"{SITE}/trainers/scores.py:7 in accuracy"],
