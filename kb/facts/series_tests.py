@@ -215,11 +215,17 @@ def _slower(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
 
 
 def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
-    """Return a loss that diverges while still finite; a loss that ends as nan is reported as such instead."""
+    """Return a loss that diverges while still finite; a loss that ends as nan is reported as such instead.
+
+    A few losses that fluctuate are no departure until it is known that those after them do not come back.
+    """
     if not _finite(series)[-1:].all():
         return ()
     found = loss_broken(series, params.get("above", 1e3), int(params.get("warm_up", 30)))
-    return () if found is None or found.kind == "not_finite" else (found,)
+    if found is None or found.kind == "not_finite":
+        return ()
+    open_end = found.kind == "variance" and int(np.sum(series.steps > found.found)) < BACK
+    return () if open_end else (found,)
 
 
 def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ...]:
