@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.run_ends import is_forwarded
@@ -21,16 +22,35 @@ _SKEW = 2.0  # seconds between the clocks of the node and of the program
 def cancelled_at(structures: Iterable[Structure], points: Sequence[ProgressPoint]) -> frozenset[int]:
     """Return the offsets of Slurm's lines that cancel the job, if the steps end within the time that it leaves a job.
 
-    Steps that go on for longer are those of another attempt or job. Empty if a step after the line has no time.
+    Steps that go on for longer are those of another attempt or job. Without times, steps that take no longer than that
+    and go on from the last one before the line.
     """
     found = []
     for item in structures:
-        if item.kind != "slurm_end" or str(item.fields.get("what")).upper() != "JOB" or item.time is None:
+        if item.kind != "slurm_end" or str(item.fields.get("what")).upper() != "JOB":
             continue
-        later = [point.time for point in points if point.offset > item.offset]
-        if all(time is not None and -_SKEW <= time - item.time <= _KILL_WAIT for time in later):
+        later = [point for point in points if point.offset > item.offset]
+        last = next((point for point in reversed(points) if point.offset <= item.offset), None)
+        if _ends_in_time(item.time, later) or _goes_on_briefly(last, later):
             found.append(item.offset)
     return frozenset(found)
+
+
+def _ends_in_time(since: float | None, later: Sequence[ProgressPoint]) -> bool:
+    if since is None:
+        return False
+    times = [point.time for point in later]
+    return all(time is not None and -_SKEW <= time - since <= _KILL_WAIT for time in times)
+
+
+def _goes_on_briefly(last: ProgressPoint | None, later: Sequence[ProgressPoint]) -> bool:
+    """Whether steps without a time count on from the last one, each once more, and last as long as a kill may take."""
+    run = [] if last is None else [last, *later]
+    if any(p.time is not None or p.step is None or p.total != run[0].total or p.validation for p in run):
+        return False
+    steps, seconds = [p.step or 0 for p in run], [p.seconds for p in run if p.seconds]
+    counts_on = all(0 <= after - before <= 1 for before, after in pairwise(steps))
+    return counts_on and bool(seconds) and (steps[-1] - steps[0]) * max(seconds) <= _KILL_WAIT
 
 
 def _starts_in_main(item: Structure) -> bool:

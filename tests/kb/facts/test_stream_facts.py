@@ -183,6 +183,22 @@ def test_steps_until_the_kill_do_not_survive_a_cancelled_job() -> None:
     assert after_cancellation(5, 10, 1200, 1210)
 
 
+@pytest.mark.parametrize(
+    ("later", "went_on"), [((80, 81, 81, 82, 83), False), ((1, 2, 3, 4), True), ((80, 95, 120), True)]
+)
+def test_an_undated_bar_goes_on_until_the_kill(later: tuple[int, ...], went_on: bool) -> None:
+    """It counts on from where it was, for as long as a kill may take; one that begins again is another attempt's."""
+
+    def drawn(*steps: int) -> str:
+        return "".join(f"\rfit:  1%|#   | {at}/9000 [02:10<9:10:00,  1.9it/s, loss=2.5]" for at in steps)
+
+    before = "\n" + drawn(78, 79, 80)
+    line = "slurmstepd: error: *** JOB 4411 ON n7 CANCELLED AT 2026-03-02T10:00:04 ***\n"
+    known = StreamFacts(scanned(before + line + drawn(*later) + "\n", BOOK))
+    place = next(item.offset for item in known.summary.structures if item.kind == "slurm_end")
+    assert known.went_on(place) is went_on
+
+
 def after_driver(*later: str) -> bool:
     """Whether a run counts as continued after its driver's main program failed, with these lines behind."""
     error = 'Traceback (most recent call last):\n  File "/srv/drive.py", line 7, in <module>\n    get(parts)\nOSError: [Errno 5] x\n'
