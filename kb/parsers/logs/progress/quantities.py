@@ -12,7 +12,7 @@ from kb.regex.lazy import lazy_compile
 NUMBER = rb"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,4})?|\.\d+|(?i:nan|inf(?:inity)?)(?:\.0)?)"
 _TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \t]{0,2}"
 _LOSS = lazy_compile(
-    rb"(?:(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train|, overall| train)?|(?<!\w)xent|(?i:cross-?entropy))(?:"
+    rb"(?:(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train|, overall| train)?|(?<!\w)xent|(?i:cross-?entropy)|(?<=Train-)(?:SmoothL1|r?mse|mae))(?:"
     + _TO
     + rb"| is |_(?=(?:-?\d{1,12}\.\d{1,20}|nan|inf)(?:[\s,;|]|$)))(?P<value>"
     + NUMBER

@@ -529,6 +529,14 @@ LINES = [
         {"step": 40, "epoch": 2.0, "loss": math.nan, "throughput": 75.5, "format": "batch_brackets"},
     ),
     (
+        b"Epoch[0] Batch [60]\tSpeed: 31.25 samples/sec\tTrain-SmoothL1=nan",
+        {"step": 60, "epoch": 0.0, "loss": math.nan, "throughput": 31.25, "format": "batch_brackets"},
+    ),
+    (
+        b"Epoch[0] Batch [60]\tSpeed: 31.25 samples/sec\tTrain-ObjectAcc=0.000000",
+        {"step": 60, "epoch": 0.0, "throughput": 31.25, "format": "batch_brackets"},
+    ),
+    (
         b"train: 3, 50 / 400] FPS: 210.5 (198.5)  ,  Loss/total: 1.25  ,  Loss/giou: 0.5",
         {"step": 50, "total": 400, "epoch": 3.0, "loss": 1.25, "throughput": 198.5, "format": "ltr"},
     ),
