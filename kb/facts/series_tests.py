@@ -35,6 +35,7 @@ COMPARED = frozenset(
 )  # not across a change of the step size
 PASSING = frozenset({"broken", "jump", "drop"})  # what a run recovers from is not a fault
 BACK = 10  # last points that must be back to normal
+LEAST_RISE, LEAST_LOSS = 0.05, 0.01  # of a loss that fluctuates, as a share of its level and as a number
 WORK = 0.97  # of the earlier throughput: then longer steps do more work
 LEAST_PAST = 5  # minimum number of values for a mean
 PAST = 200
@@ -217,15 +218,19 @@ def _slower(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
 def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
     """Return a loss that diverges while still finite; a loss that ends as nan is reported as such instead.
 
-    A few losses that fluctuate are no departure until it is known that those after them do not come back.
+    A few losses that fluctuate are no departure until it is known that those after them do not come back, nor if they
+    rise by a few percent or near zero.
     """
     if not _finite(series)[-1:].all():
         return ()
     found = loss_broken(series, params.get("above", 1e3), int(params.get("warm_up", 30)))
     if found is None or found.kind == "not_finite":
         return ()
-    open_end = found.kind == "variance" and int(np.sum(series.steps > found.found)) < BACK
-    return () if open_end else (found,)
+    if found.kind == "variance":
+        small = found.after - found.before < max(LEAST_RISE * abs(found.before), LEAST_LOSS)
+        if small or int(np.sum(series.steps > found.found)) < BACK:
+            return ()
+    return (found,)
 
 
 def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ...]:

@@ -156,6 +156,10 @@ def rates(level: float, count: int, seed: int = 3) -> list[float]:
         (SeriesTest("loss", "broken"), [2.5] * 40 + [5000.0] * 4, [41]),
         (SeriesTest("loss", "broken"), [2.5] * 40 + [5000.0, *[2.5] * 20], []),
         (SeriesTest("loss", "broken"), [2.5] * 40 + [5000.0, NAN, NAN], []),  # that it is none says more
+        (SeriesTest("loss", "broken"), [2.5] * 60 + [2.9, 3.4] * 8, [61]),
+        (SeriesTest("loss", "broken"), [2.5] * 60 + [2.9, 3.4] * 3, []),  # they may come back
+        (SeriesTest("loss", "broken"), [2.5] * 60 + [2.54, 2.58] * 8, []),  # too little
+        (SeriesTest("loss", "broken"), [0.0002] * 60 + [0.0006, 0.0009] * 8, []),  # as good as zero
         (SeriesTest("loss", "not_finite"), [2.5] * 40 + [NAN, NAN], [41]),
         (SeriesTest("loss", "not_finite"), [2.5] * 40, []),
         (SeriesTest("grad_norm", "jump"), [1.0] * 40 + [9.0] * 4, [41]),
