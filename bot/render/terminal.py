@@ -35,8 +35,9 @@ _NARROWEST = 40
 _AROUND = 3  # rows of a terminal that are not the answer's: the command, the number of the incident, the next prompt
 _LEFT_OUT = {
     Weight.EVIDENCE: "the rest of the evidence",
-    Weight.SUSPECTS: "who is at fault",
     Weight.FINDING: "what happened",
+    Weight.SUSPECTS: "who is at fault",
+    Weight.REASON: "why so",
     Weight.PHASE: "phase and progress",
     Weight.CONFIDENCE: "reasons",
     Weight.MISSING: "missing evidence",
@@ -170,8 +171,9 @@ def _head(page: TextPage, report: Report) -> None:
     if told := explanation(report):
         with page.weighing(Weight.FINDING):
             page.text(told)
-    page.text(decisions.decided(report), "head")
-    page.text(" ".join(part for part in (decisions.owned(decision), decisions.reason(decision)) if part))
+    page.told(decisions.decided(report), "head", decisions.owned(decision))
+    with page.weighing(Weight.REASON):
+        page.text(decisions.reason(decision))
     with page.weighing(Weight.EXCLUSIONS):
         for exclusion in decisions.excluded(decision, first.title if first is not None else "")[
             : None if page.verbose else _DIAGNOSES

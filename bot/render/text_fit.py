@@ -15,26 +15,31 @@ def fitted(lines: Sequence[OutputLine], rows: int | None, width: int) -> tuple[l
     stay, even if they alone need more rows. Commands are not wrapped, so the terminal breaks those that are longer than
     `width`.
     """
-    kept, dropped = list(lines), Weight.VERSIONS
+    kept, cut = list(lines), set[Weight]()
     if rows is None or _height(kept, width) <= rows:
         return kept, []
     for weight in sorted({line.weight for line in kept if line.weight}, reverse=True):
-        kept, dropped = _tidied([line for line in kept if line.weight < weight]), weight
-        if _height(kept, width) + (dropped < Weight.VERSIONS) <= rows:
+        room = rows - (bool(cut) and min(cut) < Weight.VERSIONS)
+        if cut and _height(kept, width) <= room:
             break
-    if dropped == Weight.EVIDENCE:
-        kept = _with_beginning(lines, kept, rows, width)
-    return kept, sorted({line.weight for line in lines if line.weight >= dropped and str(line)})
+        if weight < Weight.REASON and (shorter := _with_less_evidence(kept, rows - 1, width)) is not None:
+            kept = shorter
+            cut.add(Weight.EVIDENCE)
+            break
+        kept = _tidied([line for line in kept if line.weight < weight])
+        cut |= {line.weight for line in lines if line.weight == weight and str(line)}
+    return kept, sorted(cut)
 
 
-def _with_beginning(lines: Sequence[OutputLine], kept: list[OutputLine], rows: int, width: int) -> list[OutputLine]:
-    """Return the lines that are kept and as much of the evidence, from its beginning, as there is room for besides the note."""
-    evidence = [line for line in lines if line.weight == Weight.EVIDENCE]
+def _with_less_evidence(lines: Sequence[OutputLine], rows: int, width: int) -> list[OutputLine] | None:
+    """Return the lines with as much of the evidence, from its beginning, as there is room for; None if that is too little."""
+    evidence = [place for place, line in enumerate(lines) if line.weight == Weight.EVIDENCE]
     for count in range(len(evidence) - 1, 1, -1):  # its first line only says where it is
-        more = _tidied([*kept, *evidence[:count]])
-        if _height(more, width) + 1 <= rows:
-            return more
-    return kept
+        left_out = set(evidence[count:])
+        shorter = _tidied([line for place, line in enumerate(lines) if place not in left_out])
+        if _height(shorter, width) <= rows:
+            return shorter
+    return None
 
 
 def _height(lines: Sequence[OutputLine], width: int) -> int:

@@ -32,19 +32,20 @@ class Weight(IntEnum):
 
     LEAD = 0  # never dropped: cause, culprit, decision, first step
     EVIDENCE = 1
-    SUSPECTS = 2
-    FINDING = 3  # what happened; what the answer rests on if no rule matched
-    PHASE = 4
-    CONFIDENCE = 5
-    MISSING = 6
-    PICTURE = 7  # the heat map
-    JOB = 8
-    CHECK = 9
-    EXCLUSIONS = 10
-    MORE_EVIDENCE = 11
-    EXPLAINS = 12
-    OTHERS = 13  # other diagnoses, stacks, past runs
-    VERSIONS = 14
+    FINDING = 2  # what happened; what the answer rests on if no rule matched
+    SUSPECTS = 3
+    REASON = 4  # of the decision
+    PHASE = 5
+    CONFIDENCE = 6
+    MISSING = 7
+    PICTURE = 8  # the heat map
+    JOB = 9
+    CHECK = 10
+    EXCLUSIONS = 11
+    MORE_EVIDENCE = 12
+    EXPLAINS = 13
+    OTHERS = 14  # other diagnoses, stacks, past runs
+    VERSIONS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,17 @@ class TextPage:
         """Add a paragraph; `hang` is the extra indent of the lines after the first."""
         for number, part in enumerate(wrapped(shown(text), self.width - indent - hang)):
             self._add(" " * (indent + (hang if number else 0)) + part, style=style)
+
+    def told(self, text: str, style: str, more: str) -> None:
+        """Add a sentence with a style and another without, on one line if both fit there."""
+        if more and columns(shown(f"{text} {more}")) <= self.width:
+            line = OutputLine(
+                shown(f"{text} {more}"), weight=self.weight, spans=((style, shown(text)), ("", shown(f" {more}")))
+            )
+            self.lines.append(line)
+            return
+        self.text(text, style)
+        self.text(more)
 
     def field(self, label: str, text: str, style: str = "", indent: int = 0, link: str = "") -> None:
         """Add a paragraph with a label in the margin. Adds nothing for an empty text."""

@@ -6,6 +6,7 @@ Collected in one pass from job.yaml, file names, NCCL's initialization, torchrun
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 from kb.facts.job_facts import Facts
@@ -13,10 +14,12 @@ from kb.model import Resource, Structure
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
+from kb.report import ranges
 from kb.scanning.summary import StreamSummary
 from kb.values import dataclass
 
 MOST_KNOWN = 2 / 3  # share of the ranks whose logs must be there, for the others to be known by what these announce
+_FEW_RANGES = 4  # of ranks that are named besides their number
 MOST_TOKENS = 12  # characters of a file name searched for a node name
 MOST_OF_A_NODE = 256  # tasks in a row that srun reports for one node
 _ADDRESS = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}")
@@ -332,6 +335,11 @@ class Places:
         if self._told and known in (None, self._told):
             return f"{ranks} of {self._told} ranks"
         return f"{ranks} ranks" if ranks >= seen else f"{ranks} of at least {seen} ranks"
+
+    def shared_by(self, seen: AbstractSet[int]) -> str:
+        """Return ranks as a share and, unless they are all of a job of stated size or many ranges, by number."""
+        share, numbers = self.share(len(seen)), ranges(seen).replace(",", ", ")
+        return share if len(seen) == self._told or numbers.count(",") >= _FEW_RANGES else f"{share} ({numbers})"
 
     def allows(self, rank: int) -> bool:
         """Whether the job can have this rank: its size is unknown, or larger."""

@@ -46,7 +46,7 @@ def fill(text: str, words: Mapping[str, str]) -> str:
     begun = open_
     if not words.get("rank"):
         open_ = _RANK.sub(lambda hole: "A process" if hole[1] == "R" else "a process", open_.removeprefix(_SPEAKER))
-    filled = HOLE.sub(word, open_)
+    filled = HOLE.sub(word, open_).replace(" ....", " ...")  # of a word that is cut, before the end of a sentence
     first = HOLE.match(open_)  # a phrase for a place that begins a sentence
     phrased = begun.startswith(_SPEAKER) or (first is not None and first[1] in _PLACES and not words.get(first[1]))
     return f"{filled[:1].upper()}{filled[1:]}" if phrased else filled

@@ -32,10 +32,10 @@ def shared_by_job(
     seen = frozenset(claim.place.rank for claim in claims if claim.place.rank is not None) | ranks
     of_kernels = bool(claims) and claims[0].weight is EvidenceWeight.HARDWARE
     if 1 < len(seen) >= ALL_ALIKE * places.world and claims and not of_kernels:
-        return whole_job(quoted, f"seen on {places.share(len(seen))}")
+        return whole_job(quoted, f"seen on {places.shared_by(seen)}")
     nodes = {claim.place.node for claim in claims} & set(places.nodes)
     if 1 < places.world - 1 <= len(seen) and not of_kernels and nodes >= set(places.nodes):
-        return whole_job(quoted, f"seen on {places.share(len(seen))}")  # the last one was stopped before
+        return whole_job(quoted, f"seen on {places.shared_by(seen)}")  # the last one was stopped before
     fewest = MANY_NODES if of_kernels else 2
     if len(nodes) >= max(fewest, ALL_ALIKE * len(places.nodes)) and len(seen) < len(nodes):
         return whole_job(quoted, f"seen on {len(nodes)} of {len(places.nodes)} nodes")

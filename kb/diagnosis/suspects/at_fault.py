@@ -68,7 +68,7 @@ def _of_event(best: Finding, places: Places, quoted: Sequence[EvidenceItem]) -> 
     who, why = best.first.resource, best.first.captures.get("why", "")
     ranks = [rank for rank in (who.rank, *sorted(best.ranks - {who.rank})) if rank is not None]
     if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * places.world:
-        return whole_job(quoted, f"seen on {places.share(len(ranks))}")
+        return whole_job(quoted, f"seen on {places.shared_by(frozenset(ranks))}")
     found = [
         Suspect("rank", places.node_of(rank) or (who.node if rank == who.rank else None), rank, why=why)
         for rank in ranks

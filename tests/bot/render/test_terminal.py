@@ -30,7 +30,8 @@ GPU 3 on gpu-017: a GPU fell off the bus [gpu_fell_off_bus]
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited
 for rank 7 until they failed.
 Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).
-Who acts: hardware team. The fault stays with the node.
+Who acts: hardware team.
+The fault stays with the node.
    Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 
    Do first   Drain gpu-017 and reboot it. (disruptive: affects other jobs)

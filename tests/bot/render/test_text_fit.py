@@ -21,6 +21,25 @@ def test_the_beginning_of_the_evidence_stays_where_not_all_of_it_fits():
     assert len(shown(11)) == 11
 
 
+def test_evidence_is_shortened_before_the_cause_and_the_culprit_go() -> None:
+    """The reason of the decision goes first, and the place of the evidence with its first row stays."""
+    lines = [
+        OutputLine("lead"),
+        OutputLine("what happened", weight=Weight.FINDING),
+        OutputLine("reason", weight=Weight.REASON),
+        OutputLine("who", weight=Weight.SUSPECTS),
+        *(OutputLine(f"evidence {n}", weight=Weight.EVIDENCE) for n in range(4)),
+    ]
+
+    def shown(rows: int) -> list[str]:
+        return [line.text for line in fitted(lines, rows, 80)[0]]
+
+    assert "reason" not in shown(7)
+    assert shown(6) == ["lead", "what happened", "who", "evidence 0", "evidence 1"]
+    assert shown(5) == ["lead", "what happened", "evidence 0", "evidence 1"]
+    assert fitted(lines, 6, 80)[1] == [Weight.EVIDENCE, Weight.REASON]
+
+
 def test_of_long_telling_words_both_ends_are_kept():
     """Messages name what failed at their beginning and why at their end."""
     line = f"warning: {'beginning ' * 20}{'middle ' * 40}{'end ' * 40}tail"

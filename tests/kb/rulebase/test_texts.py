@@ -25,6 +25,7 @@ from kb.rulebase.texts import fill, fill_command, gaps, in_every_case
         ("Stopped: {why}.", {"why": "Evicted by"}, "Stopped: Evicted."),
         ("Stopped: {why} the platform.", {"why": "Evicted by"}, "Stopped: Evicted by the platform."),
         ("Stopped: {why}.", {"why": "by"}, "Stopped: by."),
+        ("Stopped: {why}.", {"why": "Evicted by the ..."}, "Stopped: Evicted by the ..."),
     ],
 )
 def test_what_is_unknown_leaves_no_gap(text: str, words: dict[str, str], filled: str) -> None:

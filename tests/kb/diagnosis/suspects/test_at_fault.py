@@ -651,7 +651,7 @@ def test_all_ranks_but_one_make_it_the_jobs() -> None:
     logs = [KEY.replace("\n", f"\n[rank{rank}]: ") for rank in range(3)]
     text = "".join(f"[rank{rank}]: {item}\n" for rank, item in enumerate(logs))
     found = suspects_of((ref("logs/all.log"), text), job=Job(world_size=4))
-    assert [(suspect.kind, suspect.why) for suspect in found] == [("job", "seen on 3 of 4 ranks")]
+    assert [(suspect.kind, suspect.why) for suspect in found] == [("job", "seen on 3 of 4 ranks (0-2)")]
 
 
 def test_a_receiver_that_gets_more_than_it_expects_is_not_the_culprit() -> None:
@@ -692,7 +692,7 @@ def test_the_size_of_a_job_is_only_stated_where_a_source_states_it() -> None:
     text = "".join(f"[rank{n}]: {line}\n" for n in range(4) for line in KEY.splitlines())
     unnamed = KEY * 3 + "[rank3]: ready\n" + KEY
 
-    assert [item.why for item in suspects_of(text)] == ["seen on 4 ranks"]
+    assert [item.why for item in suspects_of(text)] == ["seen on 4 ranks (0-3)"]
     assert [item.why for item in suspects_of(text, job=Job(world_size=4))] == ["seen on 4 of 4 ranks"]
     assert [item.why for item in suspects_of("[rank2]: ready\n" + unnamed)] == [
         "seen 4 times in a job of at least 4 ranks"
