@@ -12,6 +12,8 @@ from kb.regex.lazy import lazy_compile
 from kb.report import ONE_END, REPORTED, WAITING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kb.report import Diagnosis, Report, Suspect
 
 Tone = Literal["alarm", "watch", "calm"]
@@ -70,9 +72,14 @@ def key_lines(report: Report) -> list[tuple[str, str]]:
     return [
         (source(item), excerpt(line, code_in(line, _KEY), _KEY)[0])
         for item in kept
-        for line in [condensed(shown(item.text.strip().splitlines()[-1].strip()))]
+        for line in [condensed(shown(_told_by(item.text.strip().splitlines())))]
         if item.line is not None or item.offset is not None
     ]
+
+
+def _told_by(lines: Sequence[str]) -> str:
+    """Return the line that tells, of a block the last one; what only announces the next lines stands before them."""
+    return " ".join(line.strip() for line in lines) if lines[0].rstrip().endswith(":") else lines[-1].strip()
 
 
 def culprit(diagnosis: Diagnosis) -> str:

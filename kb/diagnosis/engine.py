@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kb.diagnosis.alike import one_finding_each
 from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.context.attempt import in_last_run, of_attempt
-from kb.diagnosis.context.circumstances import OF_LINE, asked_for, circumstances, neighbours, worded
+from kb.diagnosis.context.circumstances import asked_for, circumstances, neighbours, worded
+from kb.diagnosis.context.first_place import first_place
 from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.named_objects import named_objects
-from kb.diagnosis.context.own_frame import own_frame
 from kb.diagnosis.context.package_names import package_of
 from kb.diagnosis.context.passing_changes import passing_changes, without_passing_changes
 from kb.diagnosis.context.raised_before import of_raised, raised_before
@@ -30,7 +29,7 @@ from kb.diagnosis.recovery import RunFacts, decide, in_line, price
 from kb.diagnosis.said import as_far_as_likely, cause_of, impact_of, with_words_of
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
-from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_hints
+from kb.diagnosis.suspects.commands import filled, library_in, on_windows, slurm_job, with_hints
 from kb.diagnosis.suspects.end_time import end_time
 from kb.diagnosis.suspects.late import last_said
 from kb.diagnosis.suspects.launcher import of_last_attempt
@@ -215,7 +214,7 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     ranked = replace(ranked, findings=(best, *ranked.findings[1:]))
     asked = asked_for(ranked.best)
     known = circumstances(asked, run, suspects, (stage, step), state, speakers=ranked.best.ranks)
-    known = {**known, **_first_place(ranked.best, layout.facts, asked)}
+    known = {**known, **first_place(ranked, layout.facts, asked)}
     if "raised_before" in asked and (raised := raised_before(ranked.best.first, layout.facts)) is not None:
         known |= of_raised(raised)
         quoted = (numbers.line(ranked.best.first.stream, raised.offset, raised.line), *quoted)
@@ -232,27 +231,6 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     )
 
 
-def _first_place(best: Finding, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
-    """Return those words that are asked for of the first line of a finding: what it states, its log, process and frame."""
-    first = best.first
-    pid, told = first.resource.pid, first.kind in LAUNCHER_KINDS
-    found = {
-        "log": "" if told else facts.streams[first.stream].summary.ref.uri,
-        "pid": str(pid) if pid is not None else "",
-        "frame": own_frame(first, facts) if "frame" in asked else "",
-        "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
-    }
-    if asked & OF_LINE:
-        from kb.diagnosis.context.line_words import of_lines  # noqa: PLC0415 - few rules ask for what a line states
-
-        found |= of_lines(best.signals, asked)
-    if "loss" in asked or "last_loss" in asked:
-        from kb.diagnosis.context.losses import of_losses  # noqa: PLC0415 - only rules on the loss ask for it
-
-        found |= of_losses(first, facts)
-    return {name: value for name, value in found.items() if value}
-
-
 def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts, state: Phase) -> Diagnosis:
     ranked, best = told.ranked, told.ranked.best
     seen = [s for s in best.signals if s.timed or s.kind not in LAUNCHER_KINDS]  # launchers notice an end after it
@@ -263,7 +241,7 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts, state:
     if first is None and (ended := end_time(best, facts)) is not None:
         first, borrowed = ended, False
     said = [signal.line for signal in best.signals]
-    job, package = facts.evidence.job.id or slurm_job(said), package_of(said)
+    names = facts.evidence.job.id or slurm_job(said), package_of(said), library_in(said[:1])
     lies = "" if is_accused(told.suspects, best) else lies_in(best)
     named = named_objects(ranked, facts, f"{best.title} {best.summary} {lies}") if lies else ""
     return Diagnosis(
@@ -288,9 +266,7 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts, state:
         remediation=tuple(
             RemedyStep(item.action, item.grade, with_hints(item.text, command), item.scope, command, item.verify)
             for item in best.steps()
-            for command in [
-                filled(on_windows(item.command) if told.windows else item.command, told.suspects, job, package)
-            ]
+            for command in [filled(on_windows(item.command) if told.windows else item.command, told.suspects, *names)]
         ),
         cause=cause_of(best),
         impact=impact_of(best, state),

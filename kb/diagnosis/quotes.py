@@ -22,6 +22,8 @@ from kb.scanning.summary import StreamSummary, tail_lines
 
 SHOWN_LINES = 5
 SHOWN_TEXT = 2048
+MESSAGE_LINES = 2  # of a message whose first line only announces them
+MESSAGE_LINE = 512
 INDICATORS = 8
 NUMBER = lazy_compile(r"\d+")
 _TELLING = lazy_compile(
@@ -48,7 +50,18 @@ class Numbering:
     def item(self, signal: Signal) -> EvidenceItem:
         """Return a signal's line as evidence."""
         summary = self._facts.streams[signal.stream].summary
-        return self._make(signal.stream, signal.offset, signal.line, summary, signal)
+        text = f"{signal.line}{self._rest_of_message(signal)}"
+        return self._make(signal.stream, signal.offset, text, summary, signal)
+
+    def _rest_of_message(self, signal: Signal) -> str:
+        """Return the next lines of an exception's message where its first line only announces them; else an empty text."""
+        if not signal.line.rstrip().endswith(":"):
+            return ""
+        raised = (item for item in self._facts.streams[signal.stream].exceptions if item.offset == signal.offset)
+        said = next((str(item.fields.get("message") or "") for item in raised), "")
+        _, _, rest = said.partition("\n")
+        following = [line.strip()[:MESSAGE_LINE] for line in rest.splitlines() if line.strip()][:MESSAGE_LINES]
+        return "".join(f"\n{line}" for line in following)
 
     def raised_last(self, signal: Signal) -> EvidenceItem | None:
         """Return the exception that followed from a signal's exception and ended the process; None if the signal's own did."""

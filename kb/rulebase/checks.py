@@ -46,7 +46,7 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "hung_task": "process pid seconds",
         "slurm_end": "what job node at why",
         "signal": "signal number pid from",
-        "native_crash": "signal what type message where frames library",
+        "native_crash": "signal what type message where frames library function",
         "error_line": "level type message where thread",
         "checkpoint": "event iteration path",
         "run_end": "how iteration",

@@ -80,7 +80,7 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
         ("memory_of", memory_of),
         ("free", _free),
         ("package", _package),
-        ("missing", _missing),
+        ("missing", missing_in),
     ):
         if name in asked:
             found[name] = stated_by(text)
@@ -91,6 +91,14 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
     if "says" in asked:
         found["says"] = _said(first)
     return found
+
+
+def with_end(words: Mapping[str, str], others: Iterable[Signal]) -> Mapping[str, str]:
+    """Return the words with the other end of the connection that other lines state, if they agree, where the first states none."""
+    if words.get("to_port", "-"):
+        return words
+    ends = {_end(signal.line[:4000]) for signal in others} - {("", "")}
+    return {**words, **dict(zip(("to_host", "to_port"), ends.pop(), strict=True))} if len(ends) == 1 else words
 
 
 def _connection(text: str) -> str:
@@ -104,7 +112,7 @@ def _package(text: str) -> str:
     return package_of([text]) or ""
 
 
-def _missing(text: str) -> str:
+def missing_in(text: str) -> str:
     """Return what a message names as missing; empty without it."""
     named = _MISSING.search(text)
     return next(filter(None, named.groups()), "") if named is not None else ""

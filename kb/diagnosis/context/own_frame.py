@@ -81,6 +81,12 @@ def frames_of(exception: Structure) -> ParsedFrames | None:
     return None if own is None else ParsedFrames(frames[own], frames[own + 1 :])
 
 
+def shown_frame(frame: str) -> str:
+    """Return a frame `file:line in function` with the last parts of its path; empty if it is none."""
+    found = _FRAME.fullmatch(frame)
+    return "" if found is None else _shown(found)
+
+
 def _shown(frame: re.Match[str]) -> str:
     between = "/" if "/" in frame["file"] else "\\"  # the latter on Windows
     file = between.join(frame["file"].split(between)[-_SHOWN:])

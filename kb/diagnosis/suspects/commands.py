@@ -15,6 +15,7 @@ from kb.report import Suspect
 _HARMLESS = lazy_compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 
 _SLURM_JOB = lazy_compile(r"\bslurmstepd: (?:error: )?.{0,80}?(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,12})\b")
+_LIBRARY = lazy_compile(r"(?<![\w.+-])(lib[\w+-]{1,60}\.so(?:\.\d{1,6}){0,4})(?![\w.])")
 _PLACEHOLDER = lazy_compile(r"<[a-z][a-z. ]{0,30}>")
 # What a person puts in where the evidence does not name it. All placeholders of rules are here (tests/rules).
 WHAT_TO_PUT_IN: Mapping[str, str] = {
@@ -74,10 +75,22 @@ def slurm_job(lines: Iterable[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def filled(command: str | None, suspects: Sequence[Suspect], job: str | None, package: str | None = None) -> str | None:
-    """Return a command with the node and pod of the first suspect that has one, the job's id and the package in their places.
+def library_in(lines: Iterable[str]) -> str | None:
+    """Return the file of a shared library that lines name, if they agree on one."""
+    found = {match[1] for line in lines for match in _LIBRARY.finditer(line)}
+    return found.pop() if len(found) == 1 else None
 
-    The places are `<node>` and so on.
+
+def filled(
+    command: str | None,
+    suspects: Sequence[Suspect],
+    job: str | None,
+    package: str | None = None,
+    library: str | None = None,
+) -> str | None:
+    """Return a command with the node and pod of the first suspect that has one, and other known names in their places.
+
+    The places are `<node>` and so on; `job`: the job's id; `package`, `library`: those that the message names.
     """
     if command is None or "<" not in command:
         return command
@@ -86,6 +99,7 @@ def filled(command: str | None, suspects: Sequence[Suspect], job: str | None, pa
         "<pod>": next((suspect.pod for suspect in suspects if suspect.pod), None),
         "<job>": job,
         "<package>": package,
+        "<file.so>": library,
     }
     for place, name in known.items():
         if name is not None and _HARMLESS.fullmatch(name) is not None:

@@ -18,6 +18,15 @@ _DETAIL = lazy_compile(rb"(?:Signal code|Failing at address): .{1,120}")
 _FRAME = lazy_compile(rb"\[ ?\d{1,3}\] (?:\S{0,300}/)?(lib[\w.+-]{1,80}?\.so)[.\d]{0,16}\(")
 _CARRIERS = lazy_compile(rb"lib(?:c|pthread|gcc_s|stdc\+\+|m|dl|rt)(?:-[\d.]+)?\.so|libpython[\d.]+m?\.so")
 _HANDLERS = lazy_compile(rb"libopen-(?:pal|rte)\.so|libuc[sm]\.so")
+# The stack that UCX prints: its thread, as the line of the signal names it, then numbered frames of a library or of a function.
+_THREAD = lazy_compile(rb"\[[\w.-]{1,64}:\d{1,9}:\d{1,9}:(\d{1,9})\]")
+_BACKTRACE = lazy_compile(rb"==== backtrace \(tid: {0,8}(\d{1,9})\) ====")
+_NUMBERED = lazy_compile(
+    rb"(?:^|\s)(\d{1,2}) {1,3}(?:(?:\S{0,300}/)?(lib[\w.+-]{1,80}?\.so)[.\d]{0,16}\(|0x[0-9a-f]{6,16} ([A-Za-z_][\w:~]{1,120})\()"
+)
+_OF_SIGNALS = lazy_compile(
+    rb"__sigaction|__restore_rt|_?_?(?:killpg|gsignal|raise|abort)|ucs_\w+|__funlockfile|__libc_\w+|_?_?mem\w+"
+)
 _MAX_FRAMES = 64  # lines below the signal that may be its stack
 _TERMINATE = lazy_compile(
     rb"terminate called (?:after throwing an instance of ['\"]([^'\"\n]{1,200})['\"]|(without an active exception|recursively))"
@@ -57,11 +66,12 @@ def _crash(
     end: int | None = None,
     raised: tuple[str, str] = ("", ""),
     library: str = "",
+    function: str = "",
 ) -> tuple[Structure, ...]:
     """Return the crash; `raised`: the class and the message of the exception that nobody caught."""
     said = what if isinstance(what, str) else text(what)
     fields: dict[str, Scalar] = {"signal": signal, "what": said, "type": raised[0], "message": raised[1]}
-    fields |= {"library": library} if library else {}
+    fields |= {name: value for name, value in (("library", library), ("function", function)) if value}
     who = resource(peel(line_at(window, at)[0]), node=text(node) or None, pid=pid)
     return (on_line("native_crash", window, at, fields, end=end, who=who),)
 
@@ -111,6 +121,27 @@ def _innermost_library(window: bytes, start: int, own: bytes) -> str:
     return ""
 
 
+def _below_signal(window: bytes, at: int, line: bytes) -> tuple[str, str]:
+    """Return the library or the function of the first frame below the handling of a signal in the stack that UCX prints of its thread.
+
+    Empty without such a stack: stacks of several processes may follow, and only that of the same thread counts.
+    """
+    thread, stack = _THREAD.search(line), False
+    for _, _, later in lines_from(window, line_at(window, at)[1], _MAX_FRAMES):
+        if not stack:
+            header = _BACKTRACE.search(later)
+            stack = header is not None and thread is not None and header[1] == thread[1]
+            continue
+        frame = _NUMBERED.search(later)
+        if frame is None:
+            break
+        if frame[2] and not _CARRIERS.fullmatch(frame[2]) and not _HANDLERS.fullmatch(frame[2]):
+            return text(frame[2]), ""
+        if frame[3] and not _OF_SIGNALS.fullmatch(frame[3]):
+            return "", text(frame[3])
+    return "", ""
+
+
 def _read_terminate(window: bytes, at: int) -> tuple[Structure, ...]:
     line, after = line_at(window, at)
     found = _TERMINATE.search(line)
@@ -149,7 +180,10 @@ def _read_caught(window: bytes, at: int) -> tuple[Structure, ...]:
     found, handler = _CAUGHT.search(line), _HANDLER.search(line)
     if found:
         signal = signal_name(value=number(found[3]))
-        return _crash(window, at, signal, found[4], node=found[1], pid=number(found[2]))
+        library, function = _below_signal(window, at, line)
+        return _crash(
+            window, at, signal, found[4], node=found[1], pid=number(found[2]), library=library, function=function
+        )
     if handler is None and _BANNER.search(line):
         return _crash(window, at, "SIGSEGV", line[peel(line).end :].strip())
     return _crash(window, at, text(handler[1]), handler[0]) if handler else ()
@@ -189,7 +223,7 @@ READERS: tuple[Reader, ...] = (
         name="caught_signal",
         trigger=r"Caught signal \d|\*\*\* SIG[A-Z]+ .*received |!!! Segfault encountered ",
         read=_read_caught,
-        after=1024,
+        after=8192,
     ),
     Reader(name="core_dumped", trigger=r"\(core dumped\)", read=_read_dumped, after=1024),
     Reader(name="segfault", trigger=r"\]: segfault at ", read=_read_segfault, after=1024),

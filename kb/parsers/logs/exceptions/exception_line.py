@@ -42,6 +42,7 @@ _OTHER_START = lazy_compile(
     rb"|Original Traceback|Segmentation fault|The above exception was|During handling of|\[rank\d+\]:|Thread 0x|from user code:"
     rb"|[ \t]{1,16}(?:at [\w.$/<>@-]{1,300}\(|\.\.\. \d{1,6} more)|Caused by: |\+-|\| |\xe2\x95"
 )
+_WRAPPED = lazy_compile(rb"'[^'\n]{2,400}'[ \t]*(?:\n|$)")  # what a message ends with that a terminal wrapped
 # a line of PyTorch's native logger, which puts the rank before its own level and time: `[rank0]:[W1209 09:20:54.3 file.cpp:9]`
 _NATIVE_RECORD = lazy_compile(rb"(?:\[[\w:-]{1,40}\][: ]{0,2})?\[(?:rank)?\d{1,6}\]:? ?\[[IWEF]\d{3,4} \d")
 
@@ -93,7 +94,8 @@ def _read_message(window: bytes, first: bytes, position: int, voice: Voice, *, a
     """Return the whole message and the index after it: it ends where something else starts."""
     parts, size, end, foreign = [first], len(first), position, 0
     deep = not first.strip()  # a text that begins on the next line is usually indented as a whole
-    for _, after, line in lines_from(window, position, 0 if alone else _MAX_MESSAGE_LINES):
+    wrapped = alone and _WRAPPED.match(window, position) is not None and first.rstrip().endswith(b":")
+    for _, after, line in lines_from(window, position, int(wrapped) if alone else _MAX_MESSAGE_LINES):
         rest = voice.rest(line)
         if rest is None:
             foreign += 1

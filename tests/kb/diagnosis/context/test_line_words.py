@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.context.line_words import of_lines
+from kb.diagnosis.context.line_words import of_lines, with_end
 from kb.facts.signals import Signal
 from kb.model import Resource
 from kb.rulebase.circumstances import OF_FINDING
@@ -64,3 +64,15 @@ def test_all_devices_that_lines_name_are_named() -> None:
     signals = [Signal("rule#line", 0, at, line, "line", Resource()) for at, line in enumerate(lines)]
 
     assert of_lines(signals, frozenset({"device_name"})) == {"device_name": "Gaudi hl2 and Gaudi hl6"}
+
+
+def test_the_other_end_is_taken_from_other_lines_where_they_agree() -> None:
+    """What the first line states counts more."""
+    told = {"to_host": "", "to_port": ""}
+    lines = ("failed to connect to (cn-1, 29400)", "trying to connect to (cn-1, 29400).", "connect to (cn-2, 29400)")
+    signals = [Signal("rule#line", 0, at, line, "line", Resource()) for at, line in enumerate(lines)]
+
+    assert with_end(told, signals[:2]) == {"to_host": "cn-1", "to_port": "29400"}
+    assert with_end(told, signals) == told
+    assert with_end({"to_host": "cn-9", "to_port": "1"}, signals[:2])["to_host"] == "cn-9"
+    assert with_end({}, signals[:2]) == {}

@@ -77,3 +77,44 @@ def test_a_device_that_fails_is_not_looked_for_in_the_code(base: tuple[Knowledge
     error = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 
     assert "train.py" not in summary(base, train=_raised("/srv/fit/train.py:90:main") + error)
+
+
+@pytest.mark.parametrize(
+    ("log", "named"),
+    [
+        ("RuntimeError: Expected to mark a variable ready only once. It was used twice.\nParameter at index 8 with name head.4.mlp.weight has been marked as ready twice.\n", "A line beside it names the parameter head.4.mlp.weight."),
+        ("join (rank 0): tcp://fit-cn7:29611\n[c10d] The server socket has failed to bind to [::]:29611 (errno: 98 - Address already in use).\n", "A line beside it names the address fit-cn7:29611."),
+        ("join (rank 0): tcp://fit-cn7:29500\n[c10d] The server socket has failed to bind to [::]:29611 (errno: 98 - Address already in use).\n", ""),
+        ("read: ./shards/a_7.png does not exist!\nread: ./shards/a_9.png does not exist!\nSystemError: (Fatal) Blocking queue is killed because the data reader raises an exception.\n", "Lines beside it say that files are missing, such as ./shards/a_7.png."),
+        ("warning: ./shards/a_7.png does not exist, skipped\nSystemError: (Fatal) Blocking queue is killed because the data reader raises an exception.\n", ""),
+        ("start: model=acme/tiny-2b steps=9\nhuggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.\n", "The log names acme/tiny-2b."),
+        ("start: model=acme/tiny-2b reward_model=acme/judge\nhuggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.\n", ""),
+        ("start: model=checkpoints/tiny\nhuggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.\n", ""),
+        ('Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f3a9c1c0740 (most recent call first):\n  File "/venv/lib/python3.11/site-packages/shards/reader.py", line 60 in open\n', "The code was at site-packages/shards/reader.py:60 in open."),
+    ],
+)  # fmt: skip
+def test_what_lines_beside_a_fault_name_is_told(base: tuple[Knowledge, Matcher], log: str, named: str) -> None:
+    """Another port, a file that was skipped, a path, or one of two models is not named."""
+    said = summary(base, train=log)
+
+    assert said.endswith(named)
+    assert bool(named) or not any(word in said for word in ("beside it", "The log names"))
+
+
+def test_a_local_file_that_was_missing_before_a_download_is_named(base: tuple[Knowledge, Matcher]) -> None:
+    """Only one of the same chain of exceptions."""
+    first = "Traceback (most recent call last):\n  File \"/srv/fit/data.py\", line 9, in load\n    open(p)\nFileNotFoundError: [Errno 2] No such file or directory: '/data/tasks/meta.json'\n"
+    handling = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    second = _raised("/srv/fit/data.py:12:load", f"{SITE}/requests/models.py:818:read") + BROKEN
+
+    assert summary(base, train=first + handling + second).endswith("says that /data/tasks/meta.json is missing.")
+    assert "missing" not in summary(base, train=first + "step 1\n" + second)
+
+
+def test_a_line_names_only_what_its_own_process_says(base: tuple[Knowledge, Matcher]) -> None:
+    """Lines of other ranks in the same log are theirs."""
+    other = "[rank1]: read: ./shards/a_7.png does not exist!\n"
+    error = "[rank0]: SystemError: (Fatal) Blocking queue is killed because the data reader raises an exception.\n"
+
+    assert "a_7.png" not in summary(base, train=other + error)
+    assert "a_7.png" in summary(base, train=other.replace("rank1", "rank0") + error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.suspects.commands import filled, on_windows, slurm_job, with_hints
+from kb.diagnosis.suspects.commands import filled, library_in, on_windows, slurm_job, with_hints
 from kb.report import Suspect
 
 ON_A = (Suspect("job"), Suspect("rank", "node-a", rank=3, pod="train-3"), Suspect("node", "node-b"))
@@ -68,3 +68,13 @@ def test_what_to_put_in_is_said_for_what_stays():
 def test_windows_gets_whole_commands_that_it_has(command, kept):
     """A semicolon within quotes does not end a command."""
     assert on_windows(command) == kept
+
+
+def test_the_library_that_a_message_names_is_filled_in() -> None:
+    """Only where it names one."""
+    lines = ["(libfit.so) is not configured: libfit.so: cannot open shared object file"]
+
+    assert filled("ldd <file.so>", (), None, library=library_in(lines)) == "ldd libfit.so"
+    assert (
+        filled("ldd <file.so>", (), None, library=library_in([*lines, "libother.so.2: not found"])) == "ldd <file.so>"
+    )

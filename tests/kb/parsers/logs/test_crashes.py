@@ -116,6 +116,28 @@ def test_a_library_that_handles_signals_counts_below_the_c_library():
     assert one(READERS, head + carrier + inside + caller).fields["library"] == "libopen-pal.so"
 
 
+UCX = "[cn-a9:41:0:77] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x18)\n"
+
+
+@pytest.mark.parametrize(
+    ("stack", "named"),
+    [
+        (" 0 0x0000000000042520 __sigaction()  ???:0\n 1 0x00000000000736aa flushShards()  ???:0\n", ("", "flushShards")),
+        (" 0  /usr/lib64/libucs.so.0(ucs_handle_error+0x2e4) [0x7f1]\n 1  /opt/lib/libshards.so.2(+0x2e4) [0x7f2]\n", ("libshards.so", "")),
+        (" 0 0x0000000000042520 __sigaction()  ???:0\nstep 4\n 1 0x00000000000736aa flushShards()  ???:0\n", ("", "")),
+    ],
+)  # fmt: skip
+def test_the_stack_that_ucx_prints_of_the_same_thread_names_the_place(stack: str, named: tuple[str, str]) -> None:
+    """That of another thread, or frames behind another line, do not."""
+    header = "==== backtrace (tid:     {}) ====\n"
+
+    found = one(READERS, UCX + header.format(77) + stack).fields
+    other = one(READERS, UCX + header.format(78) + stack).fields
+
+    assert (found.get("library", ""), found.get("function", "")) == named
+    assert not {"library", "function"} & set(other)
+
+
 def test_a_crash_without_frames_names_no_library():
     """A later line of the process is no frame."""
     block = (

@@ -1,0 +1,39 @@
+"""The words of texts that are of the first line of a fault: what it states, its log, its process, its frame, the loss at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+
+from kb.diagnosis.context.circumstances import OF_LINE
+from kb.diagnosis.context.own_frame import own_frame
+from kb.diagnosis.ranking import Ranked
+from kb.facts.job_facts import LAUNCHER_KINDS, Facts
+from kb.facts.signals import Signal
+
+
+def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
+    """Return those words that are asked for of the first line of a finding: what it states, its log, process and frame."""
+    best, first = ranked.best, ranked.best.first
+    pid, told = first.resource.pid, first.kind in LAUNCHER_KINDS
+    found = {
+        "log": "" if told else facts.streams[first.stream].summary.ref.uri,
+        "pid": str(pid) if pid is not None else "",
+        "frame": own_frame(first, facts) if "frame" in asked else "",
+        "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
+    }
+    if asked & OF_LINE:
+        from kb.diagnosis.context.line_words import of_lines, with_end  # noqa: PLC0415 - few rules ask for what a line states
+
+        found |= with_end(of_lines(best.signals, asked), _others(ranked))
+    if "loss" in asked or "last_loss" in asked:
+        from kb.diagnosis.context.losses import of_losses  # noqa: PLC0415 - only rules on the loss ask for it
+
+        found |= of_losses(first, facts)
+    return {name: value for name, value in found.items() if value}
+
+
+def _others(ranked: Ranked) -> Iterator[Signal]:
+    """Yield the other signals of a fault and of what it explains, in the log of its first line."""
+    for finding in (*ranked.findings, *ranked.folded):
+        yield from (signal for signal in finding.signals if signal.stream == ranked.best.first.stream)
