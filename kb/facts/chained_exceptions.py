@@ -7,9 +7,11 @@ from itertools import pairwise
 
 from kb.model import Structure
 from kb.parsers.logs.exceptions.survived import reported_as_skipped
+from kb.regex.lazy import lazy_compile
 
 LINK = 400  # bytes between two exceptions of a chain
 TWIN = 400  # bytes between the last lines of two exceptions that threads write at the same time
+_FORMATS = lazy_compile(r" in __(?:repr|str|format)__$")
 
 
 def structure_start(structure: Structure) -> int:
@@ -43,6 +45,14 @@ def contexts_of(exceptions: Sequence[Structure], excused: Sequence[Structure]) -
             handled.add(earlier.offset)
             found.append(earlier)
     return found
+
+
+def raised_in_message(exceptions: Sequence[Structure]) -> list[Structure]:
+    """Return the exceptions that were raised while the text about an earlier one was formatted; that one is what happened."""
+    later = (
+        item for item in exceptions if int(item.fields.get("chain") or 0) > 0 and item.fields.get("chained") != "cause"
+    )
+    return [item for item in later if _FORMATS.search(str(item.fields.get("last_frame") or ""))]
 
 
 def raised_at(item: Structure) -> tuple[object, str]:

@@ -21,6 +21,7 @@ from kb.values import dataclass
 
 FEW, MANY = 4, 12  # lines after a begin that are of the save, and that are more than one prints
 LONG_SINCE = 24  # lines behind those of a launcher that show that its program is past its launch
+_PREPARES: frozenset[Stage] = frozenset({"data_load", "checkpoint_load"})
 _FRAME = lazy_compile(r'^(?:\S{1,40} )?\s{2,}|File "')
 _CUT = 400  # characters of a line that are searched
 # What a program prints once behind its loop: a summary of the whole run, the loop's own farewell, its last model.
@@ -137,6 +138,8 @@ class Stages:
             return "teardown" if self.over_before(mark.offset) else "iterating"  # the save is over
         if mark.stage == "saving" and not stepped and self._lines_between(mark.offset, offset) > MANY:
             return None  # what followed may be steps in a form that is not known
+        if mark.stage in _PREPARES and not stepped and self._lines_between(mark.offset, offset) > LONG_SINCE:
+            return None  # the program has gone on to something else
         return mark.stage
 
     def _saves_at(self, offset: int, after: int) -> bool:
@@ -153,7 +156,7 @@ class Stages:
     def _lines_between(self, start: int, stop: int) -> int:
         """Return the number of lines between two offsets, without frames; those that the summary does not keep count as many."""
         if start < self._summary.tail_offset:
-            return MANY + 1
+            return LONG_SINCE + 1
         return sum(start < at < stop and not _FRAME.search(line) for at, line in tail_lines(self._summary))
 
     def without_launcher(self, offset: int) -> Stage | None:

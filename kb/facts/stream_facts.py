@@ -9,7 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 
-from kb.facts.chained_exceptions import contexts_of, raised_at, skipped_again, structure_start, twins_of
+from kb.facts.chained_exceptions import (
+    contexts_of,
+    raised_at,
+    raised_in_message,
+    skipped_again,
+    structure_start,
+    twins_of,
+)
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.late_lines import cancelled_at, driver_ended
 from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
@@ -69,6 +76,7 @@ class StreamFacts:
         excused += skipped_again(self.exceptions, excused, summary.tail, summary.tail_offset)
         excused += twins_of(self.exceptions, excused)
         excused += contexts_of(self.exceptions, excused)
+        excused += raised_in_message(self.exceptions)
         self._excused = [(structure_start(item), self._message_end(item)) for item in excused]
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends

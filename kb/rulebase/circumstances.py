@@ -45,6 +45,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "first_step": ("before",),
     "guard": ("yes",),  # the innermost frame only checks a condition and raises an AssertionError
     "frame": (),  # the innermost of the run's own code, of its exception
+    "calls": ("yes",),  # its line called what raised the exception
     "raised_before": (),  # the exception of a reader or worker that the line speaks of
     "raised_in": (),  # its innermost frame of the run's own code
     "log": (),  # the path of the log with its first line

@@ -18,6 +18,10 @@ _EVALUATES = lazy_compile(
     r"|compute_metrics|calc(?:ulate)?_(?:psnr|ssim|fid|metrics))$"
     r"|lightning\S{0,80}/loops/(?:\w{1,40}/)?(?:evaluation|prediction)_\w{1,40}\.py:\d{1,6} in "
 )
+# what validates settings and records evaluates nothing
+_OF_SETTINGS = lazy_compile(
+    r"(?i)(?:config|cfg|schema|settings|arguments|pydantic|omegaconf|hydra|marshmallow|attrs?/)[^:]{0,60}:\d"
+)
 _SAVES = lazy_compile(
     r" in _?save_(?:\w{1,40}_)?(?:checkpoint|ckpt|pretrained|model|weights|networks?|(?:training_)?state|state_dict|optimizer_and_scheduler)$"
     r"|(?:paddle/framework/io\w*|/\w{0,40}(?:model|trainer|saver))\.py:\d{1,6} in (?:_legacy_)?save$"
@@ -99,7 +103,7 @@ def activity(frames: Sequence[str]) -> Stage | None:
     called = predicts = False
     for frame in frames:
         for known, stage in _ACTIVITIES:
-            if known.search(frame):
+            if known.search(frame) and not (stage == "evaluating" and _OF_SETTINGS.search(frame)):
                 return stage
         if (called or predicts) and _TRAINING.search(frame):
             return "evaluating" if predicts else "iterating"

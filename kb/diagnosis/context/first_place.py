@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from kb.diagnosis.context.circumstances import OF_LINE
-from kb.diagnosis.context.own_frame import own_frame
+from kb.diagnosis.context.own_frame import CodePlace, own_frame
 from kb.diagnosis.ranking import Ranked
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
@@ -16,10 +16,12 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
     """Return those words that are asked for of the first line of a finding: what it states, its log, process and frame."""
     best, first = ranked.best, ranked.best.first
     pid, told = first.resource.pid, first.kind in LAUNCHER_KINDS
+    place = own_frame(first, facts) if asked & {"frame", "calls"} else CodePlace()
     found = {
         "log": "" if told else facts.streams[first.stream].summary.ref.uri,
         "pid": str(pid) if pid is not None else "",
-        "frame": own_frame(first, facts) if "frame" in asked else "",
+        "frame": place.frame,
+        "calls": "yes" if place.calls else "",
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
     if asked & OF_LINE:

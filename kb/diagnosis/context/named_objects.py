@@ -58,7 +58,7 @@ def named_objects(ranked: Ranked, facts: Facts, told: str) -> str:
 def _own_code(best: Finding, facts: Facts, told: str) -> str:
     """Return the place in the code that the tracebacks of a finding point at, and whose package it calls."""
     raised = [signal for signal in best.signals[:_FEW] if signal.kind in ("line", "exception")]
-    places = {place for signal in raised if (place := own_frame(signal, facts))}
+    places = {place for signal in raised if (place := own_frame(signal, facts).frame)}
     if len(places) != 1:
         return ""
     [frame], packages = places, {package for signal in raised if (package := _called(signal, facts))}

@@ -45,14 +45,27 @@ class ParsedFrames(NamedTuple):
         loops = any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in self.below)
         return called[-1] if called and (loops or len(called) >= _DEEP) else self.own
 
+    @property
+    def calls(self) -> bool:
+        """Whether frames lie below the place: its own line did not raise the exception."""
+        return self.place is not (self.below[-1] if self.below else self.own)
 
-def own_frame(signal: Signal, facts: Facts) -> str:
-    """Return the place in the code that a traceback points at, as `folder/file.py:12 in function`; empty if there is none."""
+
+class CodePlace(NamedTuple):
+    """A place in the code, as `folder/file.py:12 in function`; `calls`: what failed lies in what it calls, not in its own line."""
+
+    frame: str = ""
+    calls: bool = False
+
+
+def own_frame(signal: Signal, facts: Facts) -> CodePlace:
+    """Return the place in the code that a traceback points at; without a frame if there is none."""
     raised = facts.streams[signal.stream].exceptions
     own = exceptions_at(signal, facts)
     if any(item.fields.get("chained") == "cause" for item in own):  # raised again; the first of the chain says where
         own = [*(item for item in raised if item.fields.get("chain") == 0 and _beside(item, own[0])), *own]
-    return next(filter(None, map(innermost, own)), "")
+    found = next(filter(None, map(frames_of, own)), None)
+    return CodePlace() if found is None else CodePlace(_shown(found.place), found.calls)
 
 
 def exceptions_at(signal: Signal, facts: Facts) -> list[Structure]:

@@ -19,6 +19,7 @@ STAGES: tuple[tuple[Stage, str], ...] = (
     ("evaluating", r"\*\*\*\*\* Running [Ee]valuation|\*\*\*\*\* Running [Pp]rediction"),
     ("evaluating", r"validation loss at iteration|valid loss at iteration|Evaluating iter 0/|Evaluating on [0-9]+ samples"),
     ("evaluating", r"(?:Sanity Checking|Validation) DataLoader [0-9]+: +0%|begin validation on "),
+    ("evaluating", r"Running (?:evaluation|validation) only|Running (?:evaluation|validation) loop|\*\*\* Training summary for epoch [0-9]"),
     ("evaluating", r"Evaluating (?:task|group) [A-Za-z]|[Ss]tarting evaluation of |Running evaluation on "),
     ("iterating", r"\*\*\*\*\* Running [Tt]raining|\[before the start of training step\]"),
     ("iterating", r"training \.\.\.|done with setup \.\.\.|Training starts at step|Start(?:ing)? training (?:loop|at|from)"),

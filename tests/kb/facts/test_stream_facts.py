@@ -127,6 +127,29 @@ def test_a_step_after_a_closing_line_continues_the_loop() -> None:
     assert stage_at_end(STEPS + "Training complete!\n" + STEPS) == "iterating"
 
 
+def test_a_start_long_ago_is_no_stage() -> None:
+    """A program of unknown form that has printed much since it loaded its data is past that; a summary of an epoch ends its steps."""
+    loads = "Generating train split\n"
+    assert stage_at_end(loads + "problem solved\n" * 9 + "Killed\n") == "data_load"
+    assert stage_at_end(loads + "problem solved\n" * 40 + "Killed\n") is None
+    assert stage_at_end("Running evaluation only...\nKilled\n") == "evaluating"
+    assert stage_at_end(STEPS + "*** Training summary for epoch 0\nKilled\n") == "evaluating"
+
+
+def test_an_exception_of_formatting_another_is_not_what_happened() -> None:
+    """The text about the first one was to be printed; an exception in a method that formats counts where nothing came before it."""
+    first = 'Traceback (most recent call last):\n  File "/srv/cfg.py", line 7, in build\n    raise TypeError(m)\nTypeError: no files\n'
+    link = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    shown = 'Traceback (most recent call last):\n  File "/srv/run.py", line 9, in main\n    print(f"{cfg}")\n  File "<string>", line 3, in __repr__\nAttributeError: no name\n'
+
+    def survived(text: str) -> list[bool]:
+        known = StreamFacts(scanned(text, BOOK))
+        return [known.went_on(item.offset) for item in known.exceptions]
+
+    assert survived(first + link + shown) == [False, True]
+    assert survived(shown) == [False]
+
+
 def test_a_save_right_before_a_failure_is_the_stage() -> None:
     """A few lines later the loop may have gone on in lines that nothing reads."""
     begun = "Saving the latest model checkpoint to /out\n"

@@ -31,6 +31,7 @@ def frames(*functions: str) -> list[str]:
         (["/app/run.py:9 in train", "/app/run.py:30 in prepare"], None),
         (["/app/run.py:9 in train", "/app/run.py:30 in predict", f"{MODULE}_call_impl"], "evaluating"),
         (["/app/run.py:9 in main", "/app/image.py:30 in calculate_psnr"], "evaluating"),
+        (["/app/run.py:9 in main", "/app/configclass.py:30 in _validate"], None),
         (["/app/run.py:9 in main", "/app/run.py:30 in val", "/app/data.py:3 in collate"], "evaluating"),
         (["/app/run.py:9 in main", "/app/run.py:30 in predict", f"{MODULE}_call_impl"], None),
         (["/app/run.py:9 in main", "/lib/torch/_tensor.py:522 in backward"], "iterating"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.context.own_frame import innermost
+from kb.diagnosis.context.own_frame import frames_of, innermost
 from kb.model import Structure
 
 SITE = "/opt/env/lib/python3.11/site-packages"
@@ -57,3 +57,23 @@ def test_the_place_is_near_what_failed(below: list[str], expected: str) -> None:
 def test_frames_of_libraries_alone_name_no_place() -> None:
     """The run's own code may have been cut off."""
     assert place(f"{SITE}/trainers/base.py:40 in train", f"{SITE}/trainers/scores.py:7 in accuracy") == ""
+
+
+@pytest.mark.parametrize(
+    ("below", "calls"),
+    [
+        ([], False),
+        ([f"{SITE}/tables/frame.py:7 in get"], True),
+        # of a loop, the library's frame that raised it is the place
+        ([f"{SITE}/trainers/base.py:40 in train", f"{SITE}/trainers/scores.py:7 in accuracy"], False),
+        (
+            [f"{SITE}/trainers/base.py:40 in fit", f"{SITE}/trainers/net.py:7 in forward", f"{SITE}/torch/x.py:1 in y"],
+            True,
+        ),
+    ],
+)
+def test_a_place_that_only_called_what_failed_is_told_apart(below: list[str], calls: bool) -> None:
+    """Its line holds no wrong value, but passes one or asks for what does not exist."""
+    found = frames_of(Structure("exception", 0, 90, "KeyError: x", {"frames": "\n".join([OWN, *below])}))
+    assert found is not None
+    assert found.calls is calls
