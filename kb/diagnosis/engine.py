@@ -15,6 +15,7 @@ from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.named_objects import named_objects
 from kb.diagnosis.context.package_names import package_of
 from kb.diagnosis.context.passing_changes import passing_changes, without_passing_changes
+from kb.diagnosis.context.premises import applicable
 from kb.diagnosis.context.raised_before import of_raised, raised_before
 from kb.diagnosis.context.time_zone import time_zone
 from kb.diagnosis.endings import end_gaps, end_summary
@@ -69,7 +70,7 @@ from kb.report import (
     Versions,
     ranges,
 )
-from kb.rulebase.rule import Rulebook
+from kb.rulebase.rule import RemediationStep, Rulebook
 from kb.values import dataclass
 
 ENGINE = "1"
@@ -194,6 +195,7 @@ class _Told:
     stage: Stage | None
     iteration: int | None
     windows: bool
+    steps: tuple[RemediationStep, ...]
     within: tuple[ProgressPoint, int | None] | None = None
 
 
@@ -220,13 +222,15 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
         quoted = (numbers.line(ranked.best.first.stream, raised.offset, raised.line), *quoted)
     if "neighbours" in asked and (near := neighbours(suspects, layout.places.node_of, layout.places.ranks)):
         known = {**known, "neighbours": near}
+    ranked = worded(ranked, known)
     return _Told(
-        worded(ranked, known),
+        ranked,
         quoted,
         suspects,
         stage,
         step,
         run.get("system") == "windows",
+        ranked.best.steps() if ranked.best.fault.id == UNKNOWN else applicable(ranked.best.steps(), run),
         place_in_epoch(ranked.best.first, layout.facts),
     )
 
@@ -265,7 +269,7 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts, state:
         explains=explained(best, ranked.folded, facts),
         remediation=tuple(
             RemedyStep(item.action, item.grade, with_hints(item.text, command), item.scope, command, item.verify)
-            for item in best.steps()
+            for item in told.steps
             for command in [filled(on_windows(item.command) if told.windows else item.command, told.suspects, *names)]
         ),
         cause=cause_of(best),

@@ -133,7 +133,9 @@ def _follows(cause: Finding, effect: Finding, facts: Facts) -> bool:
     again = facts.streams[first.stream].started_again(min(first.offset, then.offset))
     apart = again is not None and again <= max(first.offset, then.offset)
     if apart or _in_one_chain(first, then, facts):
-        return not apart
+        return not apart and not (
+            then.offset < first.offset and "FileNotFoundError" in then.line
+        )  # its handler went on
     if _is_raised(first, facts) and _is_raised(then, facts) and first.resource.rank == then.resource.rank:
         return False  # the end of another process, or of another start of the program
     return first.offset - then.offset < (0 if _is_raised(first, facts) else NEAR)

@@ -25,6 +25,7 @@ _SEVERAL = lazy_compile(
     rf"|\[(?:default|rank) ?[1-9]\d{{0,5}}\]:|\bRank [1-9]\d{{0,5}}\b|\bglobal[_ ]rank[:= ]{{1,2}}[1-9]|\b\d{{1,6}} ?/ ?{_LARGE} ranks"
     r"|\bWorkNCCL\(|\bProcessGroup(?:NCCL|Gloo|HCCL)\.cpp|\bdistributed_backend=nccl\nAll distributed processes"
 )
+_ALONE = lazy_compile(r"(?i)\b(?:world[_ ]size|num_processes)['\"]?[ ,:=]{1,4}1\b(?!\.\d)")
 _SEVERAL_NODES = lazy_compile(
     rf"(?i)\b(?:nnodes|num[_-]?nodes|num[_-]?machines)[\"']?[ ,:=]{{1,3}}{_LARGE}|\b(?:node|machine)[_-]?rank[\"']?[ ,:=]{{1,3}}[1-9]"
 )
@@ -122,6 +123,11 @@ class RunCircumstances:
             self._known[name] = self._determined(name)
         return self._known[name]
 
+    def in_force(self, name: str, value: str) -> bool:
+        """Whether a line shows that a variable or an option has this value, and does not only advise it."""
+        shown = rf"(?<!\w){re.escape(name)}(?:['\"]?\s{{0,3}}[:=]\s{{0,3}}['\"]?| set by environment to ){re.escape(value)}(?!\w|\.\d)"
+        return any(name in text for text in self._lines) and _in_force(re.compile(shown), self._lines)
+
     @cached_property
     def _lines(self) -> list[str]:
         return list(dict.fromkeys(_texts(self._facts)))  # ranks print much alike, and order tells nothing here
@@ -194,7 +200,7 @@ def _processes(facts: Facts, places: Places, texts: list[str]) -> str:
         return "one"
     if any(facts.structures(kind) for kind in _OF_SEVERAL) or _shows(_SEVERAL, texts):
         return "several"
-    return ""
+    return "one" if _shows(_ALONE, texts) else ""
 
 
 def _nodes(facts: Facts, places: Places, texts: list[str]) -> str:

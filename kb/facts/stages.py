@@ -21,7 +21,7 @@ from kb.values import dataclass
 
 FEW, MANY = 4, 12  # lines after a begin that are of the save, and that are more than one prints
 LONG_SINCE = 24  # lines behind those of a launcher that show that its program is past its launch
-_PREPARES: frozenset[Stage] = frozenset({"data_load", "checkpoint_load"})
+_PREPARES: frozenset[Stage] = frozenset({"data_load"})
 _FRAME = lazy_compile(r'^(?:\S{1,40} )?\s{2,}|File "')
 _CUT = 400  # characters of a line that are searched
 # What a program prints once behind its loop: a summary of the whole run, the loop's own farewell, its last model.

@@ -57,6 +57,8 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "worker_ip": (),  # of a worker process that the line names
     "worker_pid": (),
     "missing": (),
+    "temp": ("yes",),  # it lies in a folder with the name of one that programs make for themselves
+    "looked_for": (),  # the file that the program missed before it raised this exception while it handled that
     "device_name": (),  # a GPU by its address or number, such as "GPU 0000:1c:00.0" or "GPU 0 as its process counts them"
     "free": (),
     "package": (),  # that is missing or too old

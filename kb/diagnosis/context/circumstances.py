@@ -29,6 +29,7 @@ OF_LINE = frozenset(
         "foreign",
         "cap",
         "missing",
+        "temp",
         "device_name",
         "free",
         "says",

@@ -1,4 +1,4 @@
-"""The words of texts that are of the first line of a fault: what it states, its log, its process, its frame, the loss at it."""
+"""The words that texts use of the first line of a fault: what it states, its log, process and place in the code, the loss at it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Set as AbstractSet
 
 from kb.diagnosis.context.circumstances import OF_LINE
 from kb.diagnosis.context.own_frame import CodePlace, own_frame
+from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
+from kb.facts.chained_exceptions import LINK, structure_start
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
 
@@ -24,6 +26,8 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         "calls": "yes" if place.calls else "",
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
+    if "looked_for" in asked:
+        found["looked_for"] = _looked_for(first, facts)
     if asked & OF_LINE:
         from kb.diagnosis.context.line_words import of_lines, with_end  # noqa: PLC0415 - few rules ask for what a line states
 
@@ -39,3 +43,16 @@ def _others(ranked: Ranked) -> Iterator[Signal]:
     """Yield the other signals of a fault and of what it explains, in the log of its first line."""
     for finding in (*ranked.findings, *ranked.folded):
         yield from (signal for signal in finding.signals if signal.stream == ranked.best.first.stream)
+
+
+def _looked_for(first: Signal, facts: Facts) -> str:
+    """Return the file that an exception before the first line of a finding, in its chain, says is missing; empty without one."""
+    from kb.diagnosis.context.line_words import missing_in  # noqa: PLC0415 - few rules ask for it
+
+    low = chain_span(first, facts)[0]
+    for item in reversed(facts.streams[first.stream].exceptions):
+        if item.end <= low and low - item.end < LINK and item.resource.rank == first.resource.rank:
+            if item.fields.get("type") == "FileNotFoundError":
+                return missing_in(f"{item.line}\n{item.fields.get('message') or ''}")
+            low = structure_start(item)
+    return ""

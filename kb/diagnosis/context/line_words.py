@@ -28,6 +28,7 @@ _MISSING = lazy_compile(
     r"|[\"']([^\"'\n]{1,200})[\"'] (?:is |was )?(?:not found|does not exist|doesn't exist)"
     r"|(?<![\w\"'])([.~]?/[\w./~@%+=-]{1,200}) (?:is |was )?(?:not found|does not exist|doesn't exist|: No such file)"
 )
+_TEMPORARY = lazy_compile(r"(?:^|/)tmp[a-z0-9_]{8}/")  # as Python's tempfile names them
 _DEVICE = lazy_compile(
     r"\b(?P<address>(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{8}):[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)\b|\bGPU[ -]?(?P<number>\d{1,2})\b"
     r"|(?:\bdevice ordinal[: ]{1,2}|\b(?:cuda|hip|npu|xpu):)(?P<ordinal>\d{1,2})\b"
@@ -57,6 +58,7 @@ _SHORT = 160  # characters of a message within a sentence
 _UNITS = {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _PID_DIGITS = 8  # hexadecimal digits of a process id
 _DEVICES = 4  # devices that are named
+_SHARE = 0.05  # of the memory of a process: what is reserved and unused is worth an allocator setting
 _OTHERS = 1.0  # GiB that the driver and the context of a process may hold besides what it reports
 
 
@@ -81,6 +83,7 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
         ("free", _free),
         ("package", _package),
         ("missing", missing_in),
+        ("temp", _temporary),
     ):
         if name in asked:
             found[name] = stated_by(text)
@@ -116,6 +119,11 @@ def missing_in(text: str) -> str:
     """Return what a message names as missing; empty without it."""
     named = _MISSING.search(text)
     return next(filter(None, named.groups()), "") if named is not None else ""
+
+
+def _temporary(text: str) -> str:
+    """Return "yes" if what a message names as missing lies in a folder that a program made for itself."""
+    return "yes" if _TEMPORARY.search(missing_in(text)) else ""
 
 
 def _free(text: str) -> str:
@@ -194,7 +202,7 @@ def _memory(text: str) -> Mapping[str, str]:
         unused = max(0.0, reserved - sizes.get("allocated", reserved))
     if "cap" in sizes and free > asked:
         return {"memory": "capped", "cap": f"{sizes['cap']:.2f} GiB"}
-    if unused is not None and free + unused > asked:
+    if unused is not None and free + unused > asked and unused >= _SHARE * (used or size or 0.0):
         return {"memory": "fragmented", "unused": f"{unused:.2f} GiB"}
     if size is None or used is None:
         return {}

@@ -27,6 +27,7 @@ _RUNTIME = lazy_compile(
 _LOOP = lazy_compile(
     r"_?(?:inner_)?(?:train(?:ing)?(?:_loop|_step)?|fit|evaluate|predict|map|_map_single|learn)|_inner_training_loop"
 )
+_LOOKS_UP = lazy_compile(r"__(?:getattr|getattribute|getitem|missing)__")
 _DEEP = 4  # frames of other libraries below, from which on the run's own line does not show what failed
 _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown
@@ -47,8 +48,9 @@ class ParsedFrames(NamedTuple):
 
     @property
     def calls(self) -> bool:
-        """Whether frames lie below the place: its own line did not raise the exception."""
-        return self.place is not (self.below[-1] if self.below else self.own)
+        """Whether frames lie below the place that are more than its line's own look-ups: it did not raise the exception."""
+        under = self.below[self.below.index(self.place) + 1 :] if self.place in self.below else self.below
+        return any(frame["function"] is None or not _LOOKS_UP.fullmatch(frame["function"]) for frame in under)
 
 
 class CodePlace(NamedTuple):

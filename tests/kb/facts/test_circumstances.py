@@ -33,9 +33,20 @@ from tests.support.kb_samples import BOOK, scanned
         ("per_device_eval_batch_size=1,", "micro_batch", ""),
         ("  rdzv_backend     : c10d", "elastic", "yes"),
         ("  rdzv_backend     : static", "elastic", ""),
+        ("distributed init: world_size=1, backend nccl", "processes", "one"),
+        ("distributed init: world_size=16, backend nccl", "processes", "several"),
     ],
 )
 def test_what_is_in_force_is_not_what_is_advised(line: str, name: str, value: str) -> None:
     """Libraries name the same variables in their advice."""
     facts = Facts(Evidence(streams=(scanned(f"step 1 loss 2.0\n{line}\n", BOOK),)))
     assert RunCircumstances(facts, Places(facts)).get(name) == value
+
+
+def test_any_setting_that_a_line_shows_is_in_force() -> None:
+    """NCCL prints what it takes from the environment in words of its own; another value, or advice, is no setting in force."""
+    lines = "n1:7:7 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n'num_workers': 0,\nconsider passing CUDA_LAUNCH_BLOCKING=1\n"
+    facts = Facts(Evidence(streams=(scanned(f"step 1 loss 2.0\n{lines}", BOOK),)))
+    run = RunCircumstances(facts, Places(facts))
+    settings = (("NCCL_P2P_DISABLE", "1"), ("num_workers", "0"), ("num_workers", "4"), ("CUDA_LAUNCH_BLOCKING", "1"))
+    assert [run.in_force(name, value) for name, value in settings] == [True, True, False, False]

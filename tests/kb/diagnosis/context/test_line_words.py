@@ -23,6 +23,8 @@ ALL = frozenset(OF_FINDING)
         ("ValueError: /data/shards/7.tar does not exist", {"missing": "/data/shards/7.tar"}),
         ("OSError: /srv/model does not appear to have a file named config.json. Checkout", {"missing": "config.json"}),
         ("Tried to allocate 3.00 GiB (GPU 0; 15.90 GiB total capacity; 8.00 GiB already allocated; 2.00 GiB free; 10.50 GiB reserved in total by PyTorch)", {"memory": "fragmented", "unused": "2.50 GiB"}),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/scratch/tmpa1b2c3d4/ckpt/x.pt'", {"missing": "/scratch/tmpa1b2c3d4/ckpt/x.pt", "temp": "yes"}),
+        ("Tried to allocate 72 MiB. A total capacity of 40 GiB, 9 MiB is free. Process has 39.99 GiB memory in use; 380 MiB is reserved by PyTorch but unallocated", {"memory": "full"}),
         ("ImportError: it requires `fastmap`. Try `pip install fastmap`", {"package": "fastmap"}),
         ("Key 'alpha' was not looked for", {}),
         ("[rank2]: hydra.errors.ConfigAttributeError: Key 'lr' is not in struct.", {"says": "Key 'lr' is not in struct"}),

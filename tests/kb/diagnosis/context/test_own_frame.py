@@ -64,6 +64,7 @@ def test_frames_of_libraries_alone_name_no_place() -> None:
     [
         ([], False),
         ([f"{SITE}/tables/frame.py:7 in get"], True),
+        ([f"{SITE}/torch/nn/modules/module.py:9 in __getattr__"], False),
         # of a loop, the library's frame that raised it is the place
         ([f"{SITE}/trainers/base.py:40 in train", f"{SITE}/trainers/scores.py:7 in accuracy"], False),
         (
