@@ -80,7 +80,9 @@ _OLD_RAY = lazy_compile(
     r"/ray/(?:worker|services|import_thread)\.py\b|\bThe node with client ID\b|/ray/_raylet\.pyx\b.{0,40}execute_task\b|\bray[ =-]{1,3}[vV]?[01]\.\d"
 )
 _NCCL = lazy_compile(r"\bNCCL version (\d{1,2})\.(\d{1,2})\.\d")
-_TORCH = lazy_compile(r"(?i)\b(?:py)?torch(?:[ _-]version)?[ :=v]{1,4}(\d)\.(\d{1,2})\.\d|\btorch-(\d)\.(\d{1,2})\.\d")
+_TORCH = lazy_compile(
+    r"(?i)\b(?:py)?torch(?:[ _-]version)?[ :=v]{1,4}(\d)\.(\d{1,2})\.\d(?![\w.+]{0,20} or )|\btorch-(\d)\.(\d{1,2})\.\d"
+)
 _BUILT = lazy_compile(r"conda-bld/pytorch_(\d{10})")  # the second at which a release was built
 _TORCH_2 = 1_678_000_000  # in March 2023, before release 2.0
 # Settings in force: as a variable is printed, or as only the setting makes a library write. Libraries also advise them.

@@ -33,6 +33,8 @@ from tests.support.kb_samples import BOOK, scanned
         ("per_device_eval_batch_size=1,", "micro_batch", ""),
         ("  rdzv_backend     : c10d", "elastic", "yes"),
         ("  rdzv_backend     : static", "elastic", ""),
+        ("are you using PyTorch 1.1.0 or later?", "torch", ""),
+        ("PyTorch version 1.9.0+cu111", "torch", "old"),
         ("distributed init: world_size=1, backend nccl", "processes", "one"),
         ("distributed init: world_size=16, backend nccl", "processes", "several"),
     ],

@@ -283,7 +283,9 @@ def measure(text: bytes, name: str, offset: int) -> ProgressPoint:
 _OF_GPU = lazy_compile(
     r"(?i)\b(?:v?gpu|cuda|hbm|hip|xpu|npu|vram|device|(?:max_?)?mem_?allocated)\b|gpu_|_gpu\b|\bmemory: ?[\d.]+ ?GiB\("
 )
-_OF_HOST = lazy_compile(r"(?i)\b(?:host|cpu|rss|resident|ram|maxrss)\b|_rss\b|\brss_|^Mem: ")
+_OF_HOST = lazy_compile(
+    r"(?i)\b(?:host|cpu|rss|resident|ram|maxrss)\b|_rss\b|\brss_|^Mem: |^used mem\s*$"
+)  # the last two of `free`
 
 
 def memory_of(text: str) -> str:
