@@ -27,7 +27,7 @@ from kb.diagnosis.engine import identified
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
-from kb.report import Indicator, Report
+from kb.report import Indicator, Indicators, Report
 
 WORTH: Mapping[str, float] = {
     "likely": 0.3,
@@ -92,11 +92,23 @@ def compared(
     own = report.indicators
     if not more.events and not more.nodes:
         more = own
-    if report.diagnoses and report.diagnoses[0].stage and more.stages:  # its own lines say more than an estimate
-        more = replace(more, stages=(Indicator(report.diagnoses[0].stage, "the stage of the failure"),))
+    more = without_estimates(more, report)
     unread = tuple(gap for gap in report.gaps if gap.source != BASELINE or good is None)
     told = tuple(Gap("not_compared", "logs", entry) for entry in found.said)
     return identified(replace(report, indicators=more, gaps=(*unread, *read.gaps, *gaps, *told)))
+
+
+def without_estimates(more: Indicators, report: Report) -> Indicators:
+    """Return indicators whose stage is that of the failure's own lines, if they show one, for these say more than an estimate.
+
+    Of a known failure without a logged step, no step is estimated: the number may count something else.
+    """
+    stage = report.diagnoses[0].stage if report.diagnoses else None
+    if stage and more.stages:
+        more = replace(more, stages=(Indicator(stage, "the stage of the failure"),))
+    if report.verdict == "fault" and report.progress.last_iteration is None:
+        return replace(more, stages=more.stages if stage else (), iterations=())
+    return more
 
 
 def _state(state: str | None, report: Report, job: Job) -> str | None:

@@ -77,7 +77,7 @@ def name_hints(ref: StreamRef, name: str) -> StreamRef:
 def _node_of(name: str, kind: SourceKind) -> str | None:
     """Return the node named by the file name or a parent folder. A whole name is preferred to part of one."""
     *folders, base = name[-1000:].split("/")
-    stem = _bare(_ENDING.sub("", base))
+    stem = _once(_bare(_ENDING.sub("", base)))
     if not stem:  # as of `rank-0.log`, for which no expression needs to be compiled
         return _node_among(folders)
     if _NODE.fullmatch(stem) or (kind in ("kernel", "health") and _MACHINE.fullmatch(stem)):
@@ -90,6 +90,12 @@ def _node_of(name: str, kind: SourceKind) -> str | None:
 
 def _node_among(folders: Sequence[str]) -> str | None:
     return next((folder for folder in reversed(folders) if _NODE.fullmatch(folder)), None)
+
+
+def _once(stem: str) -> str:
+    """Return a name that its tools wrote twice, such as `node-1_node-1`, once."""
+    half = len(stem) // 2
+    return stem[:half] if stem[:half] == stem[half + 1 :] and stem[half : half + 1] in tuple("_-.") else stem
 
 
 def _bare(stem: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from bot.diagnosis.comparison import read_baseline
+from bot.diagnosis.comparison import read_baseline, without_estimates
 from bot.diagnosis.diagnose import ComparisonOptions, diagnose_bundle, diagnose_paths
 from bot.rulebase.loader import knowledge
 from bot.store.baselines import drop, family_of, find, keep, listed, packed, unpacked
@@ -16,11 +17,24 @@ from bot.store.healthy_baseline import healthy
 from kb.anomalies.core.severity_words import skeleton
 from kb.anomalies.runs.baseline_diff import Baseline, Lookup
 from kb.model import Gap, Job
+from kb.report import Indicator, Indicators
 
 KNOWN = knowledge()
 GOOD = Baseline(
     {("loss", "is", "fine"): (20, 4, 5), ("done",): (4, 4, 1)}, 4, 900, "run-1", (("done",),), {"lr": "1e-4"}
 )
+
+
+def test_of_a_known_failure_without_a_logged_step_none_is_estimated(tmp_path: Path) -> None:
+    """A number that rises may be a layer's width; the stage of the failure's own lines counts more than an estimate."""
+    (tmp_path / "train.log").write_text("ModuleNotFoundError: No module named 'tools'\n", "utf-8")
+    report = diagnose_paths(KNOWN, [tmp_path]).report
+    guessed = Indicators(stages=(Indicator("iterating", "estimated"),), iterations=(Indicator("512", "estimated"),))
+    assert report.verdict == "fault"
+    assert without_estimates(guessed, report) == Indicators()
+    known = replace(report, diagnoses=(replace(report.diagnoses[0], stage="init"),))
+    assert [item.what for item in without_estimates(guessed, known).stages] == ["init"]
+    assert without_estimates(guessed, replace(report, verdict="no_match", diagnoses=())) == guessed
 
 
 def written(folder: Path, nodes: int, *, broken: bool) -> Path:

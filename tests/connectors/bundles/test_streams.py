@@ -31,6 +31,15 @@ def found(*paths, bundle=False):
     return [Path(ref.uri).name for ref in result.streams], {Path(g.source).name: g for g in result.gaps}
 
 
+def test_a_name_that_was_written_twice_is_one_name() -> None:
+    """Tools put the name of the node before that of a file which has it already; two nodes are two."""
+    named = {
+        name: name_hints(StreamRef(name), name).resource.node for name in ("node-1_node-1_stderr.log", "node-1.log")
+    }
+    assert set(named.values()) == {"node-1"}
+    assert name_hints(StreamRef("x"), "node-1_node-2.log").resource.node != "node-1_node-1"
+
+
 def read(path, **options):
     """All bytes of a file and the codes of what went wrong."""
     reading = StreamReader(StreamRef(str(path)), **options)
