@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 
@@ -39,6 +40,15 @@ def bucket() -> Iterator[str]:
     """An S3 server with jobs, more than one answer lists."""
     with _bucket() as url:
         yield url
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _service_read_once() -> Iterator[None]:
+    """Let all clients share one reader of the library's own description of S3, half a second of parsing for each otherwise."""
+    session = pytest.importorskip("botocore.session")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "create_loader", cache(session.create_loader))
+        yield
 
 
 @pytest.fixture(autouse=True)
