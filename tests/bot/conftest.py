@@ -53,12 +53,13 @@ class Ran:
 
 @dataclass(frozen=True)
 class Command:
-    """`signalbox` with its state and its cache in folders of the test."""
+    """`signalbox` with its state and its cache in folders of the test. `without_rights`: not as root; only from a warm start."""
 
     state: Path
     cache: Path
     cwd: Path
     warm: WarmStart | None = None
+    without_rights: bool = False
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment of a run."""
@@ -78,9 +79,16 @@ class Command:
         environment, folder = self.environment(env), options.pop("cwd", self.cwd)
         if self.warm is not None and not options and self.warm.can(environment):
             done: Done | subprocess.CompletedProcess[bytes] = self.warm.run(
-                [*map(str, words)], stdin, folder, environment, LIMIT, stdout=stdout
+                [*map(str, words)],
+                stdin,
+                folder,
+                environment,
+                LIMIT,
+                stdout=stdout,
+                without_rights=self.without_rights,
             )
         else:
+            assert not self.without_rights
             done = subprocess.run(
                 self.words(words),
                 input=stdin,

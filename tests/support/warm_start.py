@@ -33,6 +33,7 @@ from tests.support.paths import BUNDLES, DEMO
 from tests.support.quick_databases import quick_databases
 
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENBLAS", "OMP_")  # variables that a fork reads too late
+NOBODY = 65534
 NOT_LOADED = ("bot.cli.__main__", "bot.store.migrations")  # run, not imported
 
 
@@ -80,13 +81,15 @@ class WarmStart:
         seconds: float,
         *,
         stdout: int | None = None,
+        without_rights: bool = False,
     ) -> Done:
-        """Run `python -m bot.cli WORDS`. `stdout`: a descriptor to write to, which stays open here.
+        """Run `python -m bot.cli WORDS`. `stdout`: a descriptor to write to, which stays open here; `without_rights`: not as root.
 
         Raises:
             subprocess.TimeoutExpired: it took more than `seconds`; it was killed.
         """
-        request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode() + b"\n"
+        asked = {"words": list(words), "cwd": str(cwd), "env": dict(env), "without_rights": without_rights}
+        request = json.dumps(asked).encode() + b"\n"
         mine, served = socket.socketpair()
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -221,10 +224,22 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     sys.argv = ["", *request["words"]]
     status = 0
     try:
-        runpy.run_module("bot.cli", run_name="__main__", alter_sys=True)
+        if request["without_rights"]:
+            _drop_rights()
+            importlib.import_module("bot.cli.main").main()
+        else:
+            runpy.run_module("bot.cli", run_name="__main__", alter_sys=True)
     except BaseException as error:  # noqa: BLE001 - it must never run on as a second server
         status = _status(error)
     _end(status)
+
+
+def _drop_rights() -> None:
+    """Become a user without rights. Its code is imported: root's own Python may lie where nobody else can read."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
 
 
 def _status(error: BaseException) -> int:
