@@ -6,6 +6,7 @@ The answers are those of bot.diagnosis.scan_pool and bot.diagnosis.template_pool
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -47,7 +48,8 @@ class OnePass:
         options: ScanOptions = DEFAULTS,
     ) -> tuple[StreamSummary, ...]:
         """See `scan_pool.scan_all`. The logs among the streams are mined, too."""
-        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year)]
+        speaker = template_pool.shared_speaker(refs)
+        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year, speaker)]
         tasks.sort(key=lambda task: -task.scan.size)  # so that no worker is left with a large one at the end
         workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
         total = sum(task.scan.size + template_pool.EACH for task in tasks)
@@ -82,13 +84,13 @@ def _has_templates(ref: StreamRef) -> bool:
     return ref.group == "logs"
 
 
-def _tasks(index: int, ref: StreamRef, year: int | None) -> list[OnePassTask]:
+def _tasks(index: int, ref: StreamRef, year: int | None, speaker: re.Pattern[bytes] | None) -> list[OnePassTask]:
     """Cut a stream as the miner does: the cuts change nothing in a summary, but limit how many lines are examined for templates."""
     if not _has_templates(ref):
         return [OnePassTask(task, None) for task in scan_pool.shards(index, ref, year)]
     return [
         OnePassTask(ScanTask(index, ref, task.start, task.stop, year), task)
-        for task in template_pool.shards(index, ref, year, template_pool.SHARD)
+        for task in template_pool.shards(index, ref, year, template_pool.SHARD, speaker)
     ]
 
 

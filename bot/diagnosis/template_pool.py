@@ -24,7 +24,7 @@ from kb.model import Gap, StreamRef
 from kb.scanning.scanner import BEFORE
 from kb.templates.lookup_budget import FEWEST_LOOKS, LOOKS
 from kb.templates.miner import AFTER, WARM, Miner
-from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of
+from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_prefix_of
 from kb.templates.shape_index import ShapeIndex
 from kb.templates.table import TemplateTable, merge
 from kb.templates.template import VERSION
@@ -38,6 +38,7 @@ ALONE = 8 * 1024 * 1024  # below this size, a pool costs more than it saves
 EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
 LEARNED, STRANGE = 4096, 3072  # lines examined in full: remembered from other streams; per stream that resembles them
 PENDING = 2  # Ray tasks in flight per worker
+MOST_MIXED = 64  # logs of several ranks each whose first lines are examined together
 RETRIES = 3
 REACHED = 5.0  # seconds that a cluster has to respond
 _ADDRESS = re.compile(r"(?:ray://)?([\w.-]{1,253}):(\d{1,5})")
@@ -61,6 +62,7 @@ class TemplateTask:
     stop: int | None = None
     year: int | None = None
     looks: int = LOOKS
+    speaker: re.Pattern[bytes] | None = None
 
     @property
     def size(self) -> int:
@@ -89,7 +91,8 @@ def tables(
     Raises:
         UnreadableInput: the engine is Ray, but it is not installed, or its cluster cannot be reached or cannot run this.
     """
-    tasks = [task for index, ref in enumerate(streams) for task in shards(index, ref, year, shard)]
+    speaker = shared_speaker(streams)
+    tasks = [task for index, ref in enumerate(streams) for task in shards(index, ref, year, shard, speaker)]
     here = max(1, min(workers or len(os.sched_getaffinity(0)), len(tasks)))
     total = sum(task.size + EACH for task in tasks)
     ordered = sorted(tasks, key=lambda task: -task.size)  # so that no worker is left with a large one at the end
@@ -129,7 +132,7 @@ class Mining:
     def __init__(self, task: TemplateTask, *, alone: bool = False) -> None:
         self._task, self._at = task, max(0, task.start - BEFORE)
         head = _head(task.ref)
-        speaker = _speaker(task.ref, head)
+        speaker = _speaker(task.ref, head, task.speaker)
         own = alone or speaker is not None
         shapes = ShapeIndex(dated=task.year is not None, speaker=speaker) if own else _shapes(task.year, get_ident())
         if shapes.looked > LEARNED:
@@ -190,22 +193,30 @@ def _head(ref: StreamRef) -> bytes:
     return head
 
 
-def _speaker(ref: StreamRef, head: bytes) -> re.Pattern[bytes] | None:
+def shared_speaker(streams: Sequence[StreamRef]) -> re.Pattern[bytes] | None:
+    """How the lines of several logs name their ranks, if each holds some of a job's: one alone shows it only of the first ones."""
+    mixed = [ref for ref in streams if ref.group == "logs" and ref.kind == "job" and ref.resource.rank is None]
+    return shared_prefix_of([_head(ref) for ref in mixed]) if 1 < len(mixed) <= MOST_MIXED else None
+
+
+def _speaker(ref: StreamRef, head: bytes, shared: re.Pattern[bytes] | None) -> re.Pattern[bytes] | None:
     """Return how the lines of a stream name its ranks, or its one rank, if in a form of their own."""
     if ref.kind != "job":
         return None
-    return rank_prefix_of(head) if ref.resource.rank is None else own_prefix_of(head, ref.resource.rank)
+    return (shared or rank_prefix_of(head)) if ref.resource.rank is None else own_prefix_of(head, ref.resource.rank)
 
 
-def shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[TemplateTask]:
+def shards(
+    index: int, ref: StreamRef, year: int | None, shard: int, speaker: re.Pattern[bytes] | None = None
+) -> list[TemplateTask]:
     """Cut a stream into tasks; a compressed one, or one that a terminal wrapped, is a single task."""
     size = ref.size or 0
     if size <= shard + shard // 2 or not is_plain(ref) or width_of(_head(ref)) is not None:
-        return [TemplateTask(index, ref, 0, None, year, LOOKS)]
+        return [TemplateTask(index, ref, 0, None, year, LOOKS, speaker)]
     cuts = list(range(0, size - shard // 2, shard))
     looks = max(LOOKS // len(cuts), FEWEST_LOOKS)
     return [
-        TemplateTask(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year, looks)
+        TemplateTask(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year, looks, speaker)
         for i, cut in enumerate(cuts)
     ]
 

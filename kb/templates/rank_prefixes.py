@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
 from statistics import median
 
 from kb.parsers.logs.prefixes import peel
@@ -40,6 +40,7 @@ KEYED = 0.3  # share of the lines that have the key: launchers and tracebacks ad
 KEY_HEAD = 800  # bytes of a line in which a key is looked for: JSON objects may end with it
 
 _STAMP = re.compile(STAMP + rb"|(?<![\d:.])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:])")
+_CONTINUED = re.compile(rb"(?:\t| {2,})[^\s\d\[(<|]")
 _BLANKS = re.compile(rb"[ \t]+")  # columns are padded
 _NUMBER = re.compile(
     rb"(?<![\w.])\d{1,5}(?![\w.])|(?<=[A-Za-z_])\d{1,5}(?!\w|\.[^a-z])|(?<=[A-Za-z\d]-)\d{1,5}(?![\w-]|\.\d)|(?<=[A-Za-z]\.)\d{1,5}(?![\w.-])"
@@ -89,7 +90,7 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
 
     The expression has a group `key` if it is to be searched for in the line rather than to be matched at its start.
     """
-    lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
+    lines = _first_lines(head)
     if len(lines) < FEWEST_LINES:
         return None
     if _counts_locally(lines):
@@ -120,6 +121,34 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     if learned is not None and _holds_behind(learned, lines, named):
         return _with_name(learned, lines)
     return key
+
+
+def shared_prefix_of(heads: Sequence[bytes]) -> re.Pattern[bytes] | None:
+    """The form of a prefix, as `rank_prefix_of`, by the first bytes of several streams that hold some of a job's ranks each.
+
+    None if the lines of all of them together show none, or the same rank is named in two streams: then each counts its own.
+    """
+    alike = [_first_lines(head) for head in heads]
+    mixed = [line for lines in zip_longest(*alike) for line in lines if line]
+    learned = rank_prefix_of(b"\n".join([*mixed, b""]))
+    if learned is None:
+        return None
+    named = [ranks for lines in alike if (ranks := _ranks_by(learned, lines))]
+    apart = sum(map(len, named)) == len(set().union(*named))
+    return learned if apart and len(named) > 1 and all(len(ranks) > 1 for ranks in named) else None
+
+
+def _ranks_by(form: re.Pattern[bytes], lines: Sequence[bytes]) -> set[int]:
+    """The ranks that lines name in a form."""
+    find = form.search if "key" in form.groupindex else form.match
+    texts = [line if "key" in form.groupindex else message_of(line) for line in lines]
+    return {int(text[slice(*match.span("rank"))]) for text in texts if (match := find(fold(text)))}
+
+
+def _first_lines(head: bytes) -> list[bytes]:
+    """The first lines of a stream, without those that continue the one before."""
+    lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip() and not _CONTINUED.match(line)]
+    return lines[:MOST_LINES]
 
 
 def _counts_locally(lines: Sequence[bytes]) -> bool:

@@ -10,7 +10,7 @@ from bot.diagnosis.template_pool import tables
 from connectors.bundles.streams import discover
 from kb.anomalies.build_run import build_run
 from kb.templates.masking import LineKind, fold, shape_of
-from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of
+from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_prefix_of
 
 TEXTS = (
     "opened part {n} of the corpus",
@@ -204,3 +204,21 @@ def test_a_host_behind_a_rank_is_part_of_the_prefix(tmp_path) -> None:
     run = build_run(tables(discover([path]).streams, year=2026, workers=1).tables)
     told = {event.text: set(event.nodes) for event in run.events.values()}
     assert told["window shuffled"] == {f"rank {rank}" for rank in range(8)}
+
+
+def test_a_form_is_learned_from_the_logs_of_all_hosts() -> None:
+    """One alone may hold none of the first ranks; numbers that each host counts from 0 are not those of the job."""
+    told = a_log("10:00:{second:02d} {host}:{rank} INFO ", 8).splitlines(keepends=True)
+    hosts = [b"".join(line for line in told if host in line) for host in (b"red:", b"blue:")]
+    assert rank_prefix_of(hosts[1]) is None
+    assert shared_prefix_of(hosts) is not None
+    assert shared_prefix_of([hosts[0], hosts[0]]) is None
+    assert shared_prefix_of(hosts[:1]) is None
+
+
+def test_lines_that_continue_another_name_no_rank() -> None:
+    """Values on lines of their own do not hide the prefix of the first one."""
+    told = a_log("[seat {rank} 10:00:{second:02d}] ", 8).replace(
+        b"\n", b"\n    loss: 2.0\n    rows: 17\n    took: 0.2\n"
+    )
+    assert rank_prefix_of(told) is not None
