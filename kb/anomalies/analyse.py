@@ -34,7 +34,7 @@ from kb.anomalies.runs.baseline_diff import (
     out_of_order,
 )
 from kb.anomalies.time.change_step import StepChange, StepCourse, changes, course_of, is_stalled, step_at, step_named
-from kb.anomalies.time.repeating import repeating_steps
+from kb.anomalies.time.repeating import RepeatingSteps, repeating_steps
 from kb.anomalies.time.run_end import RunEnding
 from kb.anomalies.time.stack_stage import stage_in_stacks
 from kb.anomalies.time.stage import stage_at
@@ -93,7 +93,8 @@ def measure_run(
     """Measure a run. `known`: by source and offset what a rule's knowledge adds; `pool`: what healthy runs of any job print."""
     run = align_clocks(run, run.start)
     if not run.beats:
-        run = replace(run, beats=run.anchors or repeating_steps(run))
+        repeated = RepeatingSteps(run.anchors) if run.anchors else repeating_steps(run)
+        run = replace(run, beats=repeated.beats, pace=repeated.pace)
     off = skews(run)
     course = course_of(run, off)
     compared = compare(run, good) if good else _by_rarity(run, pool)

@@ -117,6 +117,7 @@ class RunProfile:
     anchors: tuple[StepLine, ...] = ()  # steps that single ranks report besides the job's own step lines
     stacks: tuple[RunStack, ...] = ()
     losses: tuple[StepLine, ...] = ()  # lines of a loss that name no step; their step is 0
+    pace: float | None = None  # seconds between step lines, if `beats` do not show it
 
     @property
     def heard(self) -> frozenset[str]:

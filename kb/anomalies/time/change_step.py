@@ -85,7 +85,8 @@ def course_of(run: RunProfile, off: Mapping[str, float]) -> StepCourse:
     gaps = [b - a for a, b in pairwise(times) if a is not None and b is not None and b >= a]
     strides = Counter(b.step - a.step for a, b in pairwise(beats) if b.step > a.step)
     stride = strides.most_common(1)[0][0] if strides else 1
-    return StepCourse(beats, times, (median(gaps) or sum(gaps) / len(gaps)) if gaps else None, stride)
+    shown = (median(gaps) or sum(gaps) / len(gaps)) if gaps else None
+    return StepCourse(beats, times, run.pace if run.pace is not None else shown, stride)
 
 
 def _ahead(run: RunProfile, beats: Sequence[StepLine], times: Sequence[float | None], off: Mapping[str, float]) -> int:

@@ -7,44 +7,92 @@ between them is not known. Lines of a loss that name no step, as some trainers p
 
 from __future__ import annotations
 
+import math
+import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median
 
 from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile, StepLine
-from kb.anomalies.core.severity_words import is_body, is_consequence
-from kb.anomalies.nodes.peers import numbers_in
+from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_mild, is_uneasy
+from kb.anomalies.nodes.peers import STAMPS, number_ends, numbers_in
 
 FEWEST = 5  # lines of a node
 FEW = 3  # lines of each of `SEVERAL` nodes or more, which count the same
 SEVERAL = 3
+FEWEST_ALONE = 8  # lines of the one node that counts for all
 MOST_NODES = 0.7  # share of the nodes that print the line
+OFTEN = 0.3  # times as many lines as the event with the most on a node has, at least
+TROUBLE = 0.3  # harm from which on a single node's line counts attempts rather than steps
+ALIKE = 1.25  # times as fast as another count, at most, to count the same
+EDGE = 6  # last lines of a node that follow each other
+HIGHEST = 10_000_000  # greater numbers are times, sizes and identities
+_UNIT = re.compile(r" ?(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|%|fps)\b(?!/)|%")
+_TOTAL = re.compile(r" ?(?:/|of|out of) ?(\d+)\b")
 _Rows = tuple[tuple[StepLine, ...], ...]
 
-HIGHEST = 10_000_000  # greater numbers are times, sizes and identities
+
+@dataclass(frozen=True, slots=True)
+class RepeatingSteps:
+    """Step lines by structure. `pace`: seconds between two of them on one rank; None if their times do not show it."""
+
+    beats: tuple[StepLine, ...] = ()
+    pace: float | None = None
 
 
-def repeating_steps(run: RunProfile) -> tuple[StepLine, ...]:
-    """Steps by the lines that are kept of the event that counts them, in order; none if no event does.
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """A number that an event counts. `often`: lines of a node; `speed`: by how much it rises in a second, or in a byte; `total`: it has an end."""
 
+    rows: _Rows
+    often: int
+    count: int
+    speed: float
+    total: bool
+
+
+def repeating_steps(run: RunProfile) -> RepeatingSteps:
+    """Steps by the last lines that are kept of the event that counts them, in order; none if no event does.
+
+    Of several counts, those that tell their end count first, then the slowest: a pulse or a number of samples rises faster than the steps.
     Lines of a loss that name no step get the step that was under way, as those of their source that count show it.
     """
     nodes = [node for node, kind in run.kinds().items() if node in run.heard and kind != "log"]
     wanted = max(1, MOST_NODES * len(nodes))
-    best: tuple[int, _Rows] = (0, ())
+    timed = any(voice.last is not None and voice.last.time is not None for voice in run.voices)
+    found = []
     for event in sorted(run.events.values(), key=lambda item: item.id):
-        if len(event.nodes) < wanted or is_body(event.text) or is_consequence(event.text):
-            continue
-        if event.count > best[0] and (rows := _steps(event)):
-            best = (event.count, rows)
-    losses = _with_steps(run.losses, best[1])
-    return losses or tuple(row[-1] for row in best[1])
+        alone = len(event.nodes) == 1 < wanted and event.count >= FEWEST_ALONE
+        if (len(event.nodes) >= wanted or alone) and not _is_of_trouble(event, alone=alone):
+            found += _counts_of(event, timed=timed)
+    best = _step_count(found)
+    if best is None:
+        return RepeatingSteps()
+    losses = _with_steps(run.losses, best.rows)
+    return RepeatingSteps(losses or tuple(row[-1] for row in best.rows), None if losses else _pace(best.rows))
 
 
-def _steps(event: RunEvent) -> _Rows:
-    """The steps that an event counts in each log, if it counts in all of them."""
+def _is_of_trouble(event: RunEvent, *, alone: bool) -> bool:
+    if is_body(event.text) or is_consequence(event.text):
+        return True
+    return alone and (harm(event.text, event.level) >= TROUBLE or is_uneasy(event.text) or is_mild(event.text))
+
+
+def _step_count(found: Sequence[_Count]) -> _Count | None:
+    """The count that is most likely that of the steps."""
+    most = max((item.often for item in found), default=0)
+    usual = [item for item in found if item.often >= OFTEN * most]
+    usual = [item for item in usual if item.total] or usual
+    slowest = min((item.speed for item in usual), default=0.0)
+    alike = [item for item in usual if item.speed <= ALIKE * slowest]
+    return max(alike, key=lambda item: item.count, default=None)
+
+
+def _counts_of(event: RunEvent, *, timed: bool) -> Iterator[_Count]:
+    """Yield the numbers that an event counts in each log, if it counts in all of them."""
     kept: dict[tuple[str, str], dict[int, LineRef]] = defaultdict(dict)
     least = FEW if len(event.nodes) >= SEVERAL else FEWEST
     for node, seen in event.nodes.items():
@@ -53,13 +101,44 @@ def _steps(event: RunEvent) -> _Rows:
                 kept[spot.source, node if node.startswith(RANK) else ""][spot.offset] = spot
     rows = [[(spots[at], numbers_in(spots[at].text)) for at in sorted(spots)] for spots in kept.values()]
     if not rows or min(map(len, rows)) < 2:
-        return ()
+        return
+    often = max(seen.count for seen in event.nodes.values())
     width = min(len(numbers) for lines in rows for _, numbers in lines)
     for place in range(width):
         columns = [[numbers[place] for _, numbers in lines] for lines in rows]
         if all(_counts(column) for column in columns) and _same_stride(columns) and _in_common(columns):
-            return tuple(tuple(StepLine(spot, int(numbers[place])) for spot, numbers in lines) for lines in rows)
-    return ()
+            steps = tuple(tuple(StepLine(spot, int(numbers[place])) for spot, numbers in lines) for lines in rows)
+            total, measure = _is_of(steps, place)
+            if not measure:
+                yield _Count(steps, often, event.count, _speed(steps, timed=timed), total)
+
+
+def _is_of(rows: _Rows, place: int) -> tuple[bool, bool]:
+    """Whether the number at a place of all lines is one of a total that none exceeds, and whether it has a unit."""
+    behind = [
+        (beat.step, STAMPS.sub(" ", beat.spot.text)[end:])
+        for row in rows
+        for beat in row
+        for end in number_ends(beat.spot.text)[place : place + 1]
+    ]
+    totals = {(int(match[1]), step <= int(match[1])) for step, rest in behind if (match := _TOTAL.match(rest))}
+    total = len(totals) == 1 and all(_TOTAL.match(rest) for _, rest in behind) and next(iter(totals))[1]
+    return bool(total), all(_UNIT.match(rest) for _, rest in behind)
+
+
+def _speed(rows: _Rows, *, timed: bool) -> float:
+    """By how much the longest row rises in a second, in a byte where the run has no times; infinite if that is not known."""
+    row = max(rows, key=len)
+    first, last = row[0], row[-1]
+    length = (last.spot.time or 0.0) - (first.spot.time or 0.0) if timed else last.spot.offset - first.spot.offset
+    return (last.step - first.step) / length if length > 0 else math.inf
+
+
+def _pace(rows: _Rows) -> float | None:
+    """The usual seconds between the last lines of a row; those kept of a beginning are elsewhere."""
+    times = [[beat.spot.time for beat in row[-EDGE:] if beat.spot.time is not None and beat.spot.dated] for row in rows]
+    gaps = [after - before for row in times for before, after in pairwise(row) if after >= before]
+    return (median(gaps) or sum(gaps) / len(gaps) or None) if gaps else None
 
 
 def _with_steps(losses: Sequence[StepLine], rows: _Rows) -> tuple[StepLine, ...]:
@@ -82,7 +161,10 @@ def _counts(column: Sequence[float]) -> bool:
     """Whether numbers are whole and rise; ranks that share a log may write the same one each."""
     if not all(value == int(value) and 0 <= value < HIGHEST for value in column):
         return False
-    return column[0] < column[-1] and all(after >= before for before, after in pairwise(column))
+    rises = all(after >= before for before, after in pairwise(column))
+    return (
+        rises and column[0] < column[-1] and len({*column}) * 2 >= len(column)
+    )  # not an epoch in the line of each step
 
 
 def _in_common(columns: Sequence[Sequence[float]]) -> bool:

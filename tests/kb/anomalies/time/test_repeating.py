@@ -26,29 +26,52 @@ def a_run(text: Callable[[int, int], str], *, shared: bool = False) -> RunProfil
 def test_a_number_that_all_ranks_count_is_the_step() -> None:
     """The last one of each log is kept, in whatever words."""
     run = a_run(lambda rank, line: f"refilled {(rank * 7 + line * 5) % 11} rows (batch {4 * line + 4})")
-    assert [(beat.step, beat.spot.source) for beat in repeating_steps(run)] == [
+    assert [(beat.step, beat.spot.source) for beat in repeating_steps(run).beats] == [
         (24, f"{rank}.log") for rank in range(4)
     ]
 
 
 def test_ranks_that_share_a_log_count_together() -> None:
     """Each number comes once for each rank."""
-    beats = repeating_steps(a_run(lambda _, line: f"batch {4 * line + 4}", shared=True))
+    beats = repeating_steps(a_run(lambda _, line: f"batch {4 * line + 4}", shared=True)).beats
     assert [(beat.step, beat.spot.offset) for beat in beats] == [(24, 500 + rank) for rank in range(4)]
     early = repeating_steps(a_run(lambda rank, line: f"batch {4 * line + 4 * (rank == 2)}", shared=True))
-    assert [beat.step for beat in early] == [20, 20, 24, 20]
+    assert [beat.step for beat in early.beats] == [20, 20, 24, 20]
 
 
 def test_numbers_of_each_rank_and_numbers_that_jump_are_no_steps() -> None:
     """Memory grows on each rank by itself; chance rises now and then."""
-    assert repeating_steps(a_run(lambda rank, line: f"resident {600 + 17 * rank + line} MB")) == ()
-    assert repeating_steps(a_run(lambda _, line: f"moved to {(line * 7919) % 101}")) == ()
-    assert repeating_steps(a_run(lambda _, line: f"at {[0, 3, 8, 9, 20, 22][line]}.5 s")) == ()
+    assert repeating_steps(a_run(lambda rank, line: f"resident {600 + 17 * rank + line} MB")).beats == ()
+    assert repeating_steps(a_run(lambda _, line: f"moved to {(line * 7919) % 101}")).beats == ()
+    assert repeating_steps(a_run(lambda _, line: f"at {[0, 3, 8, 9, 20, 22][line]}.5 s")).beats == ()
 
 
 def test_a_loss_that_names_no_step_gets_the_one_that_was_under_way() -> None:
     """By its place between the lines that count; behind the last of them, that one."""
     run = a_run(lambda _, line: f"batch {4 * line + 4}", shared=True)
     losses = tuple(StepLine(LineRef("train.log", at, "loss"), 0, None, 2.0) for at in (50, 153, 353, 900))
-    assert [beat.step for beat in repeating_steps(replace(run, losses=losses))] == [5, 10, 18, 24]
-    assert repeating_steps(replace(a_run(lambda *_: "no number"), losses=losses)) == ()
+    assert [beat.step for beat in repeating_steps(replace(run, losses=losses)).beats] == [5, 10, 18, 24]
+    assert repeating_steps(replace(a_run(lambda *_: "no number"), losses=losses)).beats == ()
+
+
+def test_the_count_of_steps_is_the_slowest_one() -> None:
+    """Samples and pulses rise with the steps, but faster; a duration and an epoch are no count."""
+    steps = a_run(lambda _, line: f"batch {line + 1}").events["e"]
+    samples = a_run(lambda _, line: f"served {16 * line + 16}, after {5 * line + 5} s, pass {line // 4}").events["e"]
+    run = a_run(lambda *_: "")
+    both = replace(run, events={"b": replace(samples, id="b"), "c": replace(steps, id="c")})
+    assert {beat.step for beat in repeating_steps(both).beats} == {6}
+    assert {beat.step for beat in repeating_steps(replace(run, events={"b": samples})).beats} == {96}
+
+
+def test_one_rank_counts_for_all() -> None:
+    """If it prints enough such lines, which are no retries; their pace is known."""
+    spots = tuple(LineRef("0.log", 50 * i, f"window {2 * i} of 90", None, 3.0 * i, "rank 0", 0) for i in range(9))
+    event = RunEvent("w", "window", None, {"rank 0": NodeEvent(9, spots)})
+    run = a_run(lambda *_: "idle")
+    found = repeating_steps(replace(run, events={"w": event}))
+    assert [beat.step for beat in found.beats] == [16]
+    assert found.pace == 3.0
+    assert repeating_steps(replace(run, events={"w": replace(event, text="retrying")})).beats == ()
+    few = replace(event, nodes={"rank 0": NodeEvent(5, spots[:5])})
+    assert repeating_steps(replace(run, events={"w": few})).beats == ()
