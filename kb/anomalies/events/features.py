@@ -37,6 +37,7 @@ OFTEN = 4  # times its peers' count from which on a node prints an event more th
 MOST_SLOTS = 8
 CAUGHT = 0.5  # how much the harm of an exception counts that was caught
 KNOWN = 0.25  # `fresh` up to which healthy runs raise an exception, too, and live on
+SHORTLY = 1.0  # seconds before the last step in which what ended it may begin
 CHAIN = 6000  # bytes between the exceptions of one chain
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
 
@@ -46,7 +47,8 @@ class MeasuredEvent:
     """An event with its features, the line that shows it best, and when that was written.
 
     `caught`: an exception after which the job went on; `ends_near`: its last line on `nodes` came near the turn; `higher`: a number there
-    is farther from those of the other nodes than theirs are from each other; `passed`: the ranks that wrote it went on.
+    is farther from those of the other nodes than theirs are from each other; `passed`: the ranks that wrote it went on; `begun`: when its
+    first line was written; `sudden`: not before the run turned.
     """
 
     event: RunEvent
@@ -64,6 +66,8 @@ class MeasuredEvent:
     ends_near: bool = False
     higher: bool = False
     passed: bool = False
+    begun: float | None = None
+    sudden: bool = False
 
 
 class EventMeasurer:
@@ -93,6 +97,7 @@ class EventMeasurer:
         self._exceptions = self._places(is_raised)
         self._ignored = self._places(is_ignored)
         self._reporters = Counter(beat.spot.source for beat in run.beats)
+        self._turned_in = self._last_step_in()
 
     @property
     def wave(self) -> float | None:
@@ -205,7 +210,26 @@ class EventMeasurer:
         return MeasuredEvent(
             event, spot, when, near, against.fresh, told, consequence, raised, against.why, features, frozenset(where),
             caught, self._ends_near(where), _is_higher(event, where), self._survival.all_went_on(where),
+            *self._begins(event),
         )  # fmt: skip
+
+    def _begins(self, event: RunEvent) -> tuple[float | None, bool]:
+        """When its first line was written, by place where no line has a time, and whether that is not before the run turned."""
+        spots = [seen.spots[0] for seen in event.nodes.values()]
+        if self._turned_in is not None:
+            source, offset = self._turned_in
+            places = [spot.offset for spot in spots if spot.source == source]
+            return min(places, default=None), len(places) == len(spots) and min(places) > offset
+        begun = min((time for spot in spots if (time := self._behind.time(spot)) is not None), default=None)
+        at = self._ending.at
+        return begun, at is not None and begun is not None and begun >= at - max(SHORTLY, self._ending.interval)
+
+    def _last_step_in(self) -> tuple[str, int] | None:
+        """The source and place of the last step, if the run has no times and only one log."""
+        beats, sources = self._run.beats, {voice.source for voice in self._run.voices}
+        if self._ending.at is not None or len(sources) > 1 or not beats:
+            return None
+        return beats[-1].spot.source, max(beat.spot.offset for beat in beats)
 
     def _ends_near(self, where: Mapping[str, NodeEvent]) -> bool:
         """Whether its last line there came when the run turned, or after."""

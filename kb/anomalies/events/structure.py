@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.anomalies.core.run import RunProfile
+from kb.anomalies.core.severity_words import is_raised
 from kb.anomalies.events.features import MeasuredEvent
 from kb.anomalies.nodes.absences import last_lines
 from kb.anomalies.runs.baseline_diff import NEW
@@ -23,6 +24,10 @@ FINAL = 0.6  # of the last line of one rank
 REPEATED = 0.5  # of a line that one rank repeats
 SAME_TIME = 2.0  # seconds within which exceptions are equally early
 LEAST_REPEATED = 3
+ONSET = 0.5  # of the first line that nothing before the turn, nor a good run, resembles
+BEHIND = 0.3  # share of the estimate of what most ranks print after that
+AT_ONCE = 0.3  # seconds within which ranks print the same
+STRAY = 0.25  # such lines that may be expected by chance, as often as they come before the turn
 FEW_FINAL = 2  # more ranks with a last line of their own are usual here
 FEWEST_RANKS = 3
 
@@ -31,7 +36,8 @@ FEWEST_RANKS = 3
 class _Facts:
     """What holds for a run: the ranks that are compared, when the first uncaught exception came, which events are last lines.
 
-    `ended`: the nodes that either is of.
+    `ended`: the nodes that either is of. `onset`: events with which few began to print what is strange, when the run had turned; `behind`:
+    those that most printed after it.
 
     A node has several speakers, and its last line is seldom a last word: only ranks count.
     """
@@ -40,6 +46,8 @@ class _Facts:
     first: float | None
     finals: frozenset[str]
     ended: frozenset[str]
+    onset: frozenset[str] = frozenset()
+    behind: frozenset[str] = frozenset()
 
 
 def corrected_scores(
@@ -59,7 +67,29 @@ def _facts(measured: Sequence[MeasuredEvent], run: RunProfile, filtered: bool) -
     told = frozenset(finals if len(finals) <= most else ())
     first = min(times, default=None)
     ended = {node for item in measured if item.event.id in told or _is_first(item, first) for node in item.nodes}
-    return _Facts(ranks, first, told, frozenset(ended))
+    onset, behind = _strange(measured, ranks or run.heard) if filtered and not times else ((), ())
+    return _Facts(ranks, first, told, frozenset(ended), frozenset(onset), frozenset(behind))
+
+
+def _strange(measured: Sequence[MeasuredEvent], units: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The events with which few units began to print what is new when the run had turned, and those that most printed after it.
+
+    There are none if new lines come now and then all the time: then some follow the turn by chance.
+    """
+    new = [item for item in measured if item.fresh >= NEW and not item.consequence and item.begun is not None]
+    new = [item for item in new if item.event.nodes.keys() <= units or is_raised(item.spot.text)]
+    few = [item for item in new if len(item.event.nodes) * 2 <= max(2, len(units))]
+    sudden = [item for item in few if item.sudden]
+    if not sudden:
+        return [], []
+    start = min(item.begun or 0.0 for item in sudden)
+    last = max(item.begun or 0.0 for item in new)
+    earlier = [item.begun or 0.0 for item in few if not item.sudden]
+    if earlier and len(earlier) * (last - start + AT_ONCE) > STRAY * (start - min(earlier)):
+        return [], []
+    first = [item for item in sudden if (item.begun or 0.0) <= start + AT_ONCE]
+    wide = [item for item in new if item not in few and (item.begun or 0.0) > start]
+    return [item.event.id for item in first], [item.event.id for item in wide]
 
 
 def _is_first(item: MeasuredEvent, first: float | None) -> bool:
@@ -83,6 +113,10 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
         return CAUGHT * score
     if _is_first(item, facts.first):
         return max(score, UNCAUGHT)
+    if item.event.id in facts.onset:
+        return max(score, ONSET)
+    if item.event.id in facts.behind:
+        return BEHIND * score
     if len(facts.ranks) < FEWEST_RANKS or not item.nodes <= facts.ranks:
         return score
     if item.event.id in facts.finals:
@@ -94,8 +128,9 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
 
 
 def _is_usual(item: MeasuredEvent) -> bool:
-    """Whether a healthy run prints it, too, no less often, and it says nothing bad."""
-    return item.fresh == 0.0 and item.harm < MILD and item.features["excess"] < TWICE and not item.higher
+    """Whether a healthy run prints it, too, no less often, and it says nothing bad, or several ranks said it long before the turn."""
+    mild = item.harm < MILD or (len(item.event.nodes) > 1 and not item.sudden and item.passed)
+    return item.fresh == 0.0 and mild and item.features["excess"] < TWICE and not item.higher
 
 
 def _is_repeated(item: MeasuredEvent) -> bool:

@@ -101,6 +101,15 @@ def test_ranks_that_share_a_log_are_compared_with_each_other() -> None:
     assert {node: seen.count for node, seen in beat.nodes.items()} == {f"rank {rank}": 5 for rank in range(4)}
 
 
+def test_a_number_that_no_rank_of_the_job_has_is_not_one() -> None:
+    """A launcher's process id stands where the lines of the ranks name theirs."""
+    table = a_shared_log(*by_ranks(6, 8), "[rank 31817] INFO all members started", "[rank 31817] INFO stopping all")
+    assert {voice.node for voice in build_run([table]).voices} == {"train.log", *(f"rank {rank}" for rank in range(6))}
+    few = a_shared_log(*by_ranks(6, 8), "[rank7]: relayed", "[rank7]: relayed")
+    assert "rank 7" in build_run([few]).heard
+    assert "rank 7" not in build_run([few], (), Job(world_size=6)).heard
+
+
 def test_ranks_of_a_shared_log_keep_lines_enough_to_see_a_number_move() -> None:
     """The first and last few of each, however many other lines of the template there are."""
     lines = [f"[rank{rank}]: stock {700 + 90 * step * (rank == 5)} MB" for step in range(40) for rank in range(8)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.anomalies.core.severity_words import is_body, is_consequence
+from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,9 @@ def test_the_header_of_a_thread_s_traceback_is_no_event(line: str, *, part: bool
 def test_what_a_parent_or_a_service_says_of_a_failure_is_its_consequence(line: str, *, follows: bool) -> None:
     """Unless it is the only line that tells how a process ended."""
     assert is_consequence(line) is follows
+
+
+def test_an_exception_behind_a_launchers_prefix_is_one() -> None:
+    """As torchrun and others put before each line of a process."""
+    assert is_raised("[default2]:ValueError: part 30 is too wide")
+    assert not is_raised("[default2]:a ValueError: was met")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
 from kb.anomalies.events.features import MeasuredEvent
-from kb.anomalies.events.structure import CAUGHT, FINAL, REPEATED, UNCAUGHT, corrected_scores
+from kb.anomalies.events.structure import BEHIND, CAUGHT, FINAL, ONSET, REPEATED, UNCAUGHT, corrected_scores
 
 RANKS = 8
 
@@ -78,6 +78,37 @@ def test_a_line_that_a_healthy_run_has_about_as_often_is_usual() -> None:
     assert scores(event) == [CAUGHT * 0.2]
     assert scores(replace(event, higher=True)) == [0.2]
     assert scores(replace(event, features={"excess": 1.5, "peers": 1.0})) == [0.2]
+    bad = on_ranks(replace(event, harm=0.6, passed=True), 3, 5)
+    assert scores(bad) == [CAUGHT * 0.2]
+    assert scores(replace(bad, sudden=True)) == [0.2]
+
+
+def on_ranks(event: MeasuredEvent, *ranks: int) -> MeasuredEvent:
+    """The event, printed by several ranks."""
+    seen = next(iter(event.event.nodes.values()))
+    nodes = {f"rank {rank}": seen for rank in ranks}
+    return replace(event, event=replace(event.event, nodes=nodes), nodes=frozenset(nodes))
+
+
+def test_what_few_ranks_first_began_to_print_when_the_run_turned_is_told() -> None:
+    """However mild; what most printed after it followed from it, and what a launcher said of it is no rank's."""
+    first = an_event("ledger of <*> does not add up", 3, 50, begun=50.0, sudden=True)
+    wide = on_ranks(an_event("leaving", 1, 52, begun=52.0, sudden=True), *range(7))
+    assert scores(wide, first) == [BEHIND * 0.2, ONSET]
+    assert scores(wide) == [0.2]
+    launcher = an_event("stopped all", 9, 49, begun=49.0, sudden=True)
+    assert scores(launcher, first) == [0.2, ONSET]
+    raised = an_event("OwnError: x", 5, 60, raised=True)
+    assert scores(first, raised) == [0.2, UNCAUGHT]
+    assert scores(first, filtered=False) == [0.2]
+
+
+def test_new_lines_that_come_all_the_time_do_not_begin_a_failure() -> None:
+    """One of them follows the turn by chance."""
+    first = an_event("buffer <*> recycled", 3, 50, begun=50.0, sudden=True)
+    late = an_event("sampled <*> counters", 4, 58, begun=58.0, sudden=True)
+    stray = [an_event(f"kept {n}", n, 10 * n, begun=10.0 * n) for n in range(1, 5)]
+    assert scores(first, late, *stray) == [0.2] * 6
 
 
 def test_a_mild_line_of_a_rank_that_went_on_counts_little_beside_the_one_that_ended_another() -> None:
