@@ -117,8 +117,10 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
         return max(score, ONSET)
     if item.event.id in facts.behind:
         return BEHIND * score
-    if len(facts.ranks) < FEWEST_RANKS or not item.nodes <= facts.ranks:
-        return score
+    return _of_ranks(item, score, facts) if len(facts.ranks) >= FEWEST_RANKS and item.nodes <= facts.ranks else score
+
+
+def _of_ranks(item: MeasuredEvent, score: float, facts: _Facts) -> float:
     if item.event.id in facts.finals:
         return max(score, FINAL)
     if _is_repeated(item):

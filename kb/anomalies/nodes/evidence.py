@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kb.anomalies.core.blocks import is_part
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunEvent, RunProfile
+from kb.anomalies.core.run import JOB, RANK, LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import by_signal, harm, is_consequence, is_raised
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
@@ -22,6 +22,7 @@ from kb.anomalies.nodes.mentions import NodeNames
 from kb.anomalies.nodes.odd_stacks import odd_stack
 from kb.anomalies.nodes.peers import OddNode, isolated, lacking, off_values, silent
 from kb.anomalies.nodes.stragglers import straggling
+from kb.anomalies.nodes.verdicts import rank_reported
 
 JUST_BEFORE = 3.0  # seconds before the last step in which the cause of the end may be printed
 SOON = 90.0
@@ -31,6 +32,7 @@ MANY = 0.6  # share of the nodes from which on an event belongs to all
 NEARLY_ALL = 0.75
 TROUBLE = 0.35  # harm from which on an event indicates trouble
 MOST_FOREST = 5
+REPORTER = 0.3  # how much it counts against a rank to print what stands out, if that is about another
 EVERYBODY = 0.25  # how much it counts to be named where most are
 _OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is about one line
 
@@ -264,8 +266,15 @@ class _EvidenceCollector:
 
     def by_told(self, told: Sequence[tuple[str, float]]) -> None:
         """Events that indicate the failure, if few nodes print them."""
+        ranks = [node for node in self._heard if node.startswith(RANK)]
         for name, worth in told:
-            nodes = [node for node in self._run.events[name].nodes if node in self.found]
+            event = self._run.events[name]
+            nodes = [node for node in event.nodes if node in self.found]
+            other = rank_reported(event, ranks)
+            if other is not None:
+                by = "another one reports" if len(nodes) == 1 else f"{len(nodes)} others report"
+                self.found[other].take("reported", worth, OddNode(other, worth, f"{by} its number", (name,)))
+                worth *= REPORTER  # noqa: PLW2901 - it speaks of another
             why = (
                 "no other node or rank prints the line that stands out"
                 if len(nodes) == 1
