@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.run import JOB, LineRef, RunProfile
-from kb.anomalies.core.severity_words import by_signal, stage_named
+from kb.anomalies.core.severity_words import by_signal, is_raised, stage_named
+from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
 from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
@@ -154,6 +155,7 @@ def find_anomalies(
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
+    events = without_aftermath(events, (*still, *drifted), off)
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
     if not events:
@@ -192,15 +194,12 @@ def _peers(run: RunProfile, good: Baseline | None, pool: Baseline | None) -> str
 
 
 def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
-    """What is missing on single nodes that do not say why, in words of their own or of a launcher."""
+    """What is missing on single nodes where no exception says why."""
+    if any(is_raised(event.spot.text) and not event.consequence and event.score >= TOLD for event in events):
+        return ()
     found = absences(seen.run, seen.off, seen.ending.interval, seen.ending.at)
     told = {(event.spot.source, event.spot.offset) for event in events}
-    return tuple(
-        odd
-        for odd in found
-        if not any(event.raised and odd.node in event.nodes for event in events)
-        and not (odd.spot and (odd.spot.source, odd.spot.offset) in told)
-    )
+    return tuple(odd for odd in found if not (odd.spot and (odd.spot.source, odd.spot.offset) in told))
 
 
 def _as_one(still: Sequence[OddNode], drifted: Sequence[OddNode]) -> tuple[tuple[OddNode, ...], tuple[OddNode, ...]]:

@@ -52,6 +52,7 @@ _CONSEQUENCE = lazy_compile(
     r"|signalexception|keyboardinterrupt|processraisedexception|waiting for unfinished jobs|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
     r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|\bFAILED$|^terminated$"
     r"|heartbeat ?monitor|flight recorder|nccl work|aborting|worknccl|raytaskerror\(|coordination[_ ]service|preemption_sync|tcpstore|diststore|clients joined|waitforinput|recvvalue|sendbytes|failed to recv|cancelled (?:at|by)|slurmstepd"
+    r"|socket closed|error received from peer|terminated with the following error"
     r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"
     r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)|timed out waiting \S{1,12} ?m?s for (?:send|recv)"
 )

@@ -115,9 +115,18 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
         return max(score, UNCAUGHT)
     if item.event.id in facts.onset:
         return max(score, ONSET)
-    if item.event.id in facts.behind:
+    if item.event.id in facts.behind or _is_after(item, facts):
         return BEHIND * score
     return _of_ranks(item, score, facts) if len(facts.ranks) >= FEWEST_RANKS and item.nodes <= facts.ranks else score
+
+
+def _is_after(item: MeasuredEvent, facts: _Facts) -> bool:
+    """Whether ranks other than those that ended first printed it, since an exception of those, or before, and went on."""
+    if item.raised or item.nodes & facts.ended or not item.nodes <= facts.ranks:
+        return False
+    if facts.first is not None and item.begun is not None and item.begun > facts.first:
+        return True
+    return bool(facts.onset) and item.passed and not item.sudden
 
 
 def _of_ranks(item: MeasuredEvent, score: float, facts: _Facts) -> float:
@@ -131,7 +140,7 @@ def _of_ranks(item: MeasuredEvent, score: float, facts: _Facts) -> float:
 
 def _is_usual(item: MeasuredEvent) -> bool:
     """Whether a healthy run prints it, too, no less often, and it says nothing bad, or several ranks said it long before the turn."""
-    mild = item.harm < MILD or (len(item.event.nodes) > 1 and not item.sudden and item.passed)
+    mild = item.harm < MILD or (len(item.event.nodes) > 1 and not item.sudden)
     return item.fresh == 0.0 and mild and item.features["excess"] < TWICE and not item.higher
 
 

@@ -5,18 +5,20 @@ The last line that it wrote stands for what is missing: what should follow is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunProfile
+from kb.anomalies.core.run import JOB, RANK, LineRef, NodeEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised, is_stopped
 from kb.anomalies.nodes.odd_stacks import odd_stack
 from kb.anomalies.nodes.peers import OddNode, ended_early
 
 MOST_STILL = 2
 FEWEST_PEERS = 3
+FEWEST_IN_TURN = 4
 NEARLY_ALL = 0.75  # of the peers cry, or go on
 USUAL = 0.7  # share of the peers that print a regular line
 REGULAR = 4  # lines of an event on a node from which on it is regular
@@ -32,7 +34,7 @@ def absences(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
         *ended_early(run, off, interval),
         *cry,
         *_stopped(run, off, interval, at),
-        *(() if cry else _one_less(run)),
+        *(() if cry else (*_one_less(run), *_in_turn(run, off))),
     ):
         found.setdefault(odd.node, odd)
     last = last_lines(run)
@@ -192,6 +194,36 @@ def _one_less(run: RunProfile) -> list[OddNode]:
         return []
     ((node, (_, name)),) = behind.items()
     return [OddNode(node, 0.6, f"the {len(units) - 1} others printed one more regular line", (name,))]
+
+
+def _in_turn(run: RunProfile, off: Mapping[str, float]) -> list[OddNode]:
+    """The rank with the turn, where ranks print a line one after the other and those from some rank on did not print it again."""
+    units = [unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard]
+    order = sorted(units, key=lambda unit: int(unit.removeprefix(RANK)))
+    last = last_lines(run)
+    for event in sorted(run.events.values(), key=lambda item: item.id):
+        if len(units) < FEWEST_IN_TURN or event.nodes.keys() != set(units):
+            continue
+        if is_raised(event.text) or is_consequence(event.text) or is_body(event.text):
+            continue
+        counts = [event.nodes[unit].count for unit in order]
+        ahead = counts.count(counts[0])
+        if not 1 < ahead < len(order) - 1 or counts != [counts[0]] * ahead + [counts[0] - 1] * (len(order) - ahead):
+            continue
+        spots = [event.nodes[unit].spots for unit in order]
+        final = [corrected(several[-1], off) for several in spots[:ahead]]
+        before = [corrected(several[0], off) for several in spots]
+        node, spot = order[ahead - 1], spots[ahead - 1][-1]
+        if _rises(final) and _rises(before) and last.get(node, spot).offset == spot.offset:
+            return [
+                OddNode(node, 0.6, f"the {len(order) - ahead} ranks after it wait for their turn", (event.id,), spot)
+            ]
+    return []
+
+
+def _rises(times: Sequence[float | None]) -> bool:
+    known = [time for time in times if time is not None]
+    return len(known) == len(times) and all(before <= after for before, after in pairwise(known))
 
 
 def _others(count: int) -> str:

@@ -342,6 +342,19 @@ def test_a_node_that_stands_out_by_a_line_is_shown_with_it() -> None:
     ]
 
 
+def test_an_exception_says_more_than_the_silence_of_another_node() -> None:
+    """Which differs in its end for its own reasons."""
+    run = a_run(nodes=6)
+    voices = tuple(
+        replace(voice, last=replace(voice.last, time=1010.0)) if voice.node == "n4" and voice.last else voice
+        for voice in run.voices
+    )
+    good = baseline_of(a_run(nodes=6, state="COMPLETED"))
+    assert [odd.node for odd in look(replace(run, voices=voices), good).absent] == ["n4"]
+    broken = a_run(("n2", "OwnError: offsets turn back", None, 61.0), nodes=6)
+    assert look(replace(broken, voices=voices), good).absent == ()
+
+
 def test_the_last_line_that_names_a_rank_is_called_so() -> None:
     """Later lines of it may not name it."""
     spot = LineRef("a.log", 0, "[rank3] step 5", rank=3)

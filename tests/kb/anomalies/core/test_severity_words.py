@@ -41,3 +41,12 @@ def test_an_exception_behind_a_launchers_prefix_is_one() -> None:
     """As torchrun and others put before each line of a process."""
     assert is_raised("[default2]:ValueError: part 30 is too wide")
     assert not is_raised("[default2]:a ValueError: was met")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [":UNKNOWN:Error received from peer {grpc_message: closed}", "-- Process 3 terminated with the following error:"],
+)
+def test_words_on_a_lost_peer_and_on_a_child_are_consequences(text: str) -> None:
+    """Another said why."""
+    assert is_consequence(text)

@@ -119,3 +119,12 @@ def test_a_mild_line_of_a_rank_that_went_on_counts_little_beside_the_one_that_en
     assert scores(last, an_event("mixture revision <*>", 3, 50, passed=True), run=run) == [FINAL, 0.2]
     assert scores(last, an_event("buffer <*> recycled", 1, 50), run=run) == [FINAL, 0.2]
     assert scores(an_event("buffer <*> recycled", 1, 50, passed=True)) == [0.2]
+
+
+def test_what_other_ranks_say_after_the_first_exception_counts_little() -> None:
+    """They go down with it; what its own rank says may explain it."""
+    raised = an_event("OwnError: x", 5, 60, raised=True)
+    after = an_event("ring is open", 2, 61, begun=61.0)
+    assert scores(raised, after) == [UNCAUGHT, BEHIND * 0.2]
+    assert scores(raised, replace(after, begun=59.0)) == [UNCAUGHT, 0.2]
+    assert scores(raised, an_event("part <*> was bad", 5, 61, begun=61.0)) == [UNCAUGHT, 0.2]

@@ -134,3 +134,20 @@ def test_a_line_that_ended_everywhere_before_the_turn_is_no_absence() -> None:
     assert absences(run, {}, 2.0, 39.0) == ()
     (odd,) = absences(run, {}, 2.0, 20.0)
     assert odd.node == "rank 6"
+
+
+def test_the_rank_whose_turn_does_not_end_is_found() -> None:
+    """Those behind it did not come to theirs; where only one did not, or they do not take turns, nobody is."""
+
+    def turns(order: list[int], until: int) -> RunEvent:
+        return an_event("part: my turn", {
+            rank: [10.0 + order[number], *([30.0 + order[number]] if number <= until else [])]
+            for number, rank in enumerate(RANKS)
+        })  # fmt: skip
+
+    (odd,) = absences(a_run(turns(list(range(8)), 4)), {}, 30.0, None)
+    assert (odd.node, odd.spot and odd.spot.time) == ("rank 4", 34.0)
+    assert absences(a_run(turns([5, 1, 2, 0, 4, 3, 6, 7], 4)), {}, 30.0, None) == ()
+    assert absences(a_run(turns(list(range(8)), 6)), {}, 30.0, None) == ()
+    went_on = an_event("part written", {"rank 4": [50.0]})
+    assert absences(a_run(turns(list(range(8)), 4), went_on), {}, 30.0, None) == ()
