@@ -233,6 +233,13 @@ def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
     return (found,)
 
 
+def _jump(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
+    """Return a jump of the gradient norm that stays; one that ends as nan is the end of a run whose numbers overflowed."""
+    if not _finite(series)[-1:].all():
+        return ()
+    return _one(gradient_jump(series, params.get("times", 5.0), int(params.get("logged", 3))))
+
+
 def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ...]:
     """Return a loss that is not finite at its end, or twice in a row without an earlier problem."""
     known = _finite(series)
@@ -260,7 +267,7 @@ CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[SeriesChange,
     "drop": lambda series, params: throughput_drop(series, params.get("share", 0.7), int(params.get("logged", 3))),
     "broken": _broken,
     "not_finite": _not_finite,
-    "jump": lambda series, params: _one(gradient_jump(series, params.get("times", 5.0), int(params.get("logged", 3)))),
+    "jump": _jump,
     "growth": lambda series, params: _one(
         memory_growth(series, params.get("a_step", 50e6), int(params.get("window", 40)))
     ),

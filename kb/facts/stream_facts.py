@@ -73,6 +73,7 @@ class StreamFacts:
         excused += self._helpers_after_end()
         excused += self._threads_after_main()
         excused += self._handled_by_workers()
+        excused += [item for item in self.exceptions if item.fields.get("logged") and self.steps_after(item.offset)]
         excused += skipped_again(self.exceptions, excused, summary.tail, summary.tail_offset)
         excused += twins_of(self.exceptions, excused)
         excused += contexts_of(self.exceptions, excused)

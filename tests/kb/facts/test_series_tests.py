@@ -163,6 +163,7 @@ def rates(level: float, count: int, seed: int = 3) -> list[float]:
         (SeriesTest("loss", "not_finite"), [2.5] * 40 + [NAN, NAN], [41]),
         (SeriesTest("loss", "not_finite"), [2.5] * 40, []),
         (SeriesTest("grad_norm", "jump"), [1.0] * 40 + [9.0] * 4, [41]),
+        (SeriesTest("grad_norm", "jump"), [1.0] * 40 + [9.0] * 4 + [NAN] * 3, []),  # its numbers overflowed
         (SeriesTest("grad_norm", "jump", params={"times": 10}), [1.0] * 40 + [9.0] * 4, []),
         (SeriesTest("step_time", "slower"), rates(6, 300) + rates(6.6, 40), [301]),
         (SeriesTest("step_time", "decline"), [6 + 0.002 * at for at in range(600)], [164]),

@@ -191,6 +191,22 @@ def test_a_script_outlives_a_command_that_fails() -> None:
     assert not outlived(later, "PermissionError: [Errno 13] Permission denied: '/home/work'\n")
 
 
+@pytest.mark.parametrize(
+    ("above", "steps", "went_on"),
+    [
+        ("ERROR:root:Unable to import plots.\n", 1, True),
+        ("ERROR:root:Unable to import plots.\n", 0, False),
+        ("reading the settings\n", 1, False),
+    ],
+)
+def test_a_program_goes_on_without_a_module_whose_absence_it_logs(above: str, steps: int, went_on: bool) -> None:
+    """One step shows it if a logger wrote the traceback; without that, the step may be another process's."""
+    trace = 'Traceback (most recent call last):\n  File "/srv/log.py", line 3, in <module>\n    import plots\n'
+    error = "ModuleNotFoundError: No module named 'plots'\n"
+    known = StreamFacts(scanned(above + trace + error + "step 1/900 | loss 2.5\n" * steps, BOOK))
+    assert known.went_on(len(above + trace)) is went_on
+
+
 def after_cancellation(*seconds: int) -> bool:
     """Whether a run counts as continued after Slurm cancelled its job, with a step at each of these times."""
     steps = "".join(f"2026-03-02 10:{at // 60:02}:{at % 60:02} step {at}/9000 | loss 2.5\n" for at in (1, 2, 3))

@@ -55,6 +55,7 @@ _LEVEL = lazy_compile(
 # the log driver json-file of containers, which knows no level, and the journal of a service's output, which has it by default
 _STDERR = lazy_compile(rb'"stream": ?"stderr"|"_TRANSPORT" ?: ?"stdout"')
 _FRAME_LINES = 12  # of the innermost frame: its place, source and marks
+_IMPORT_ERRORS = (b"ModuleNotFoundError", b"ImportError")
 _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
 
@@ -89,8 +90,17 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
         or survived_by_program(window, line_start(window, at), raised.offset)
     ):
         shared["lived_with"] = "yes"
+    elif _logged_import(window, line_start(window, at), raised.name):
+        shared["logged"] = "yes"
     links = links_before(window, at, voice)
     return to_structures(window, with_nested(window, raised, voice), prefix, links, shared)
+
+
+def _logged_import(window: bytes, start: int, name: bytes) -> bool:
+    """Whether a traceback whose header is at `start` is of an import that failed, right below a log record that reports it."""
+    if name not in _IMPORT_ERRORS or start <= 0 or not window.startswith(HEADER, start):
+        return False
+    return error_level(line_at(window, line_start(window, start - 1))[0]) is not None
 
 
 def _of_record(window: bytes, at: int, prefix: Prefix) -> Prefix:
@@ -215,6 +225,8 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     excused = excused or in_generated_code(window, start, at, kept)
     if excused or at_shutdown(exception[2]) or of_the_shell(exception[2]) or _handled(kept, exception[1], exception[2]):
         shared["lived_with"] = "yes"
+    elif _logged_import(window, start, exception[1]):
+        shared["logged"] = "yes"
     told = window if member is None else window[:after]  # what follows a member is no part of its text
     raised = read_exception(told, (at, after), exception, voice, frames)
     found = with_nested(told, raised, voice)
