@@ -18,6 +18,7 @@ from kb.diagnosis.context.passing_changes import passing_changes, without_passin
 from kb.diagnosis.context.premises import applicable
 from kb.diagnosis.context.raised_before import of_raised, raised_before
 from kb.diagnosis.context.time_zone import time_zone
+from kb.diagnosis.context.went_on import script_went_on
 from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import Finding, find
@@ -207,6 +208,8 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
     best, which = in_last_run(best, layout.facts)
     if which and not (attempts > 1 and which.to_last):  # the launcher's own count is told already
         ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=(*ranked.reasons, which.words))
+    if went := script_went_on(ranked.best.first, layout.facts):
+        ranked = replace(ranked, reasons=(*ranked.reasons, f"the script that started it went on for at least {went}"))
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
     if (last := last_said(ranked, suspects, layout)) is not None:

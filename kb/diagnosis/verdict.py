@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kb.diagnosis.confidence import band
+from kb.diagnosis.context.went_on import script_went_on
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
 from kb.facts.completion import Completion, cut_short
@@ -306,7 +307,8 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts, completion: 
     ):
         return "degraded"  # the fault slows a run down and has not ended this one
     if verdict == "fault" and ranked:
-        return _phase_of(ranked[0].best, facts, completion)
+        went_on = completion.bad_state is None and script_went_on(ranked[0].best.first, facts)
+        return "unknown" if went_on else _phase_of(ranked[0].best, facts, completion)
     return "stopped" if completion.how == "stopped" else "failed"
 
 

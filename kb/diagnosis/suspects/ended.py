@@ -22,6 +22,7 @@ _NODE_SIZE = 16  # most processes of a job that may all be on one node
 _STOPPED = frozenset({"SIGTERM", "SIGKILL"})  # how launchers end the other processes
 # torch.multiprocessing.spawn: the process that it found ended first
 _SPAWNED = lazy_compile(r"process (\d{1,4}) terminated with (?:signal (SIG\w{1,8})|exit code (-?\d{1,6}))")
+_WORKER = lazy_compile(r"\bworker \(pid(?:\(s\))?:? ?(\d{1,9})")
 _SEVERAL_NODES = lazy_compile(
     r"(?i)(?:nnodes|num[_-]?nodes|num[_-]?machines)[\"']?[=: ]{1,3}(?:[2-9]|1\d|\d{1,4}:[2-9]|\d{1,4}:\d\d)"
     r"|(?:node|machine)[_-]?rank[\"']?[=: ]{1,3}[1-9]"
@@ -38,6 +39,8 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
         return ()
     if len({(signal.stream, signal.offset) for signal in best.signals if signal.kind == "exception"}) > 1:
         return ()
+    if len({found[1] for signal in best.signals for found in _WORKER.finditer(signal.line)}) > 1:
+        return ()  # workers of several processes
     ended = _task(best, layout) or _local(_numbered(best, layout), layout)
     why = NOT_STOPPED
     if ended is not None and ended.local is not None:

@@ -30,6 +30,7 @@ BOOK = Rulebook(
             "exit", "killed", Pattern("e", structure=StructureTest("elastic_exit", {"exitcode": "-9"})), role="symptom"
         ),
         rule("spawned", "killed", Pattern("s", regex=r"terminated with signal SIGKILL"), role="symptom"),
+        rule("worker", "code_bug", Pattern("w", regex="worker .pid .{3,9} is killed by signal")),
         rule("closed", "peer_failure", Pattern("c", regex="Connection closed by remote peer"), role="symptom"),
         rule("cannot", "gpu_fault", Pattern("g", regex="cannot use its GPU|NCCL WARN Cuda failure")),
         rule("xid", "gpu_fault", Pattern("x", structure=StructureTest("xid"))),
@@ -47,6 +48,13 @@ def named(*texts: str, world: int | None = None) -> list[tuple[str | None, int |
     """Node and rank (`local 3` where only that is known) of the suspects of the first diagnosis on logs with these texts."""
     streams = tuple(scanned(text, BOOK, ref(f"logs/part-{n}.log")) for n, text in enumerate(texts))
     return [(item.node, _number(item)) for item in suspects_of(Evidence(Job(world_size=world), streams=streams))]
+
+
+def test_workers_of_several_processes_are_not_those_of_the_first_to_end() -> None:
+    """The launcher names one process, and the lines are of others too."""
+    killed = "RuntimeError: DataLoader worker (pid {}) is killed by signal: Hangup.\n"
+    assert named(killed.format(71) + FAILED.format(-1, 2)) == [(None, "local 2")]
+    assert named(killed.format(71) + killed.format(74) + FAILED.format(-1, 2)) == []
 
 
 def _number(item: Suspect) -> int | str | None:
