@@ -20,10 +20,15 @@ class Known:
         self.in_force = lambda name, value: settings.get(name) == value
 
 
-def left(*texts: str, command: str | None = None, settings: Mapping[str, str] | None = None, **known: str) -> list[str]:
+def left(
+    *texts: str,
+    command: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    known: Mapping[str, str] | None = None,
+) -> list[str]:
     """The texts of the steps that are left for a run, with their commands."""
     steps = [RemediationStep("look_at_logs", text, "look", command=command) for text in texts]
-    shown = applicable(steps, cast(RunCircumstances, Known(known, settings or {})))
+    shown = applicable(steps, cast(RunCircumstances, Known(known or {}, settings or {})))
     return [part for step in shown for part in (step.text, step.command) if part]
 
 
@@ -46,7 +51,7 @@ def test_no_sentence_stays_whose_premise_the_logs_refute(
     """What is unknown refutes nothing; a step of which nothing is left is dropped."""
     rest = ["Use another port."]
     other = [] if expected == rest else rest
-    assert left(text, *rest, **known) == ([text, *rest] if expected is None else [*expected, *other])
+    assert left(text, *rest, known=known) == ([text, *rest] if expected is None else [*expected, *other])
 
 
 def test_a_setting_in_force_is_not_advised() -> None:
@@ -59,5 +64,5 @@ def test_a_setting_in_force_is_not_advised() -> None:
 def test_an_answer_has_few_steps_and_never_none() -> None:
     """A command of another scheduler goes, its step stays; if all would go, the rule's own steps are better than none."""
     assert len(left(*"abcde")) == MOST
-    assert left("Find out why.", command="sacct -j 7", scheduler="kubernetes") == ["Find out why."]
-    assert left("Ask the other ranks.", processes="one") == ["Ask the other ranks."]
+    assert left("Find out why.", command="sacct -j 7", known={"scheduler": "kubernetes"}) == ["Find out why."]
+    assert left("Ask the other ranks.", known={"processes": "one"}) == ["Ask the other ranks."]
