@@ -15,28 +15,41 @@ from kb.rulebase.rule import RemediationStep
 
 MOST = 3  # steps that an answer shows: what can be done now, and what follows from it
 _OTHER_DEVICES = frozenset({"amd", "npu", "gaudi", "tpu", "neuron", "xpu", "apple"})
-# words that assume something of a run, the circumstance that decides, and its values with which they are wrong
+# words that assume something of a run, a part of each of them, the circumstance that decides, and its values with which they are wrong
 _PREMISES = (
     (
         lazy_compile(
             r"\b(?:other|another|all|every|each|two|both|missing|faulty) ranks?\b|\bof (?:the )?(?:other|every|all) processes\b"
             r"|\bthe (?:rank|process) that\b|\bpeers?\b|\bby local rank\b|\bbetween (?:the )?(?:ranks|processes)\b"
         ),
+        ("rank", "process", "peer"),
         "processes",
         frozenset({"one"}),
     ),
     (
         lazy_compile(r"\b(?:other|all|every|each|both) nodes?\b|\bbetween (?:the )?nodes\b|\bpeer's node\b"),
+        ("other node", "all node", "every node", "each node", "both node", "the nodes", "n nodes", "'s node"),
         "nodes",
         frozenset({"one"}),
     ),
-    (lazy_compile(r"\bkubectl\b|\bKubernetes\b|\bpods?\b"), "scheduler", frozenset({"slurm"})),
+    (
+        lazy_compile(r"\bkubectl\b|\bKubernetes\b|\bpods?\b"),
+        ("kubectl", "Kubernetes", "pod"),
+        "scheduler",
+        frozenset({"slurm"}),
+    ),
     (
         lazy_compile(r"\bS(?:lurm|LURM_\w+)\b|\b(?:sacct|scontrol|srun|sbatch|sinfo|squeue)\b"),
+        ("Slurm", "SLURM_", "sacct", "scontrol", "srun", "sbatch", "sinfo", "squeue"),
         "scheduler",
         frozenset({"kubernetes"}),
     ),
-    (lazy_compile(r"\bXid\b|\bnvidia-smi\b|\bNVRM\b|\bCUDA_LAUNCH_BLOCKING\b"), "device", _OTHER_DEVICES),
+    (
+        lazy_compile(r"\bXid\b|\bnvidia-smi\b|\bNVRM\b|\bCUDA_LAUNCH_BLOCKING\b"),
+        ("Xid", "nvidia-smi", "NVRM", "CUDA_LAUNCH"),
+        "device",
+        _OTHER_DEVICES,
+    ),
 )
 _PARENTHESIS = lazy_compile(r" \([^()]{1,300}\)")
 _SENTENCE = lazy_compile(r"(?<=[.!?])\s+(?=[A-Z`])")
@@ -59,15 +72,20 @@ def applicable(steps: Sequence[RemediationStep], run: RunCircumstances) -> tuple
 
 def _fitting(text: str, run: RunCircumstances) -> str:
     """Return a text without the parentheses and sentences that do not hold for a run."""
+    if not _refuted(text, run) and not _is_set(text, run):
+        return text
     short = _PARENTHESIS.sub(lambda found: "" if _refuted(found[0], run) else found[0], text)
     return " ".join(part for part in _SENTENCE.split(short) if not (_refuted(part, run) or _is_set(part, run)))
 
 
 def _refuted(text: str, run: RunCircumstances) -> bool:
     """Whether a text assumes something of a run that the logs refute."""
-    return any(words.search(text) and run.get(name) in wrong for words, name, wrong in _PREMISES)
+    return any(
+        any(part in text for part in parts) and run.get(name) in wrong and words.search(text)
+        for words, parts, name, wrong in _PREMISES
+    )
 
 
 def _is_set(sentence: str, run: RunCircumstances) -> bool:
     """Whether a sentence advises settings of which one is in force."""
-    return any(run.in_force(found[1], found[2]) for found in _SETTING.finditer(sentence))
+    return "=" in sentence and any(run.in_force(found[1], found[2]) for found in _SETTING.finditer(sentence))
