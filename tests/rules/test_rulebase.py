@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from kb.facts.job_facts import Facts
 from kb.rulebase.patterns import check, scan_form
 from kb.rulebase.rule import Rule
 from kb.scanning import staged_matcher
-from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher
+from kb.scanning.matcher import Hit, HyperscanMatcher, Matcher, Re2Matcher
 from kb.scanning.staged_matcher import StagedMatcher
 from tests.support.paths import BUNDLES, DEMO, ROOT
 
@@ -100,12 +101,28 @@ def all_lines() -> bytes:
     return b"\n".join(line for line in lines if line)
 
 
-def hits_by_line(matcher: Matcher, text: bytes, starts: list[int]) -> dict[int, set[int]]:
+def hits_by_line(matcher: Matcher | InBlocks, text: bytes, starts: list[int]) -> dict[int, set[int]]:
     """Pattern → numbers of the lines that an engine says it matches."""
     found: dict[int, set[int]] = defaultdict(set)
     for pattern, offset in matcher.hits(text):
         found[pattern].add(bisect_right(starts, offset) - 1)
     return found
+
+
+@dataclass(frozen=True)
+class InBlocks:
+    """A matcher that is given a text as a log is: block by block, each of whole lines."""
+
+    matcher: Matcher
+    size: int
+
+    def hits(self, text: bytes) -> Iterator[Hit]:
+        """All hits."""
+        start = 0
+        while start < len(text):
+            stop = text.find(b"\n", start + self.size) + 1 or len(text)
+            yield from ((pattern, start + at) for pattern, at in self.matcher.hits(text[start:stop]))
+            start = stop
 
 
 def test_engines_agree_on_all_test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +133,14 @@ def test_engines_agree_on_all_test_lines(monkeypatch: pytest.MonkeyPatch) -> Non
     for line in lines[:-1]:
         starts.append(starts[-1] + len(line) + 1)
     patterns = [item for item in KNOWN.plan.patterns if not item.once]
-    fast = hits_by_line(HyperscanMatcher(patterns), text, starts)
+    engine = HyperscanMatcher(patterns)
+    fast = hits_by_line(engine, text, starts)
     slow = hits_by_line(Re2Matcher(patterns), text, starts)
     assert fast == slow
     monkeypatch.setattr(staged_matcher, "SPARSE", 0)  # two stages, although each line has a hit
-    assert hits_by_line(StagedMatcher(patterns), text, starts) == fast
+    monkeypatch.setattr(staged_matcher, "MANY", len(text) // 32)  # the second in RE2 at first, and then in Hyperscan
+    staged = StagedMatcher(patterns, make_engine=lambda _: engine)
+    assert hits_by_line(InBlocks(staged, len(text) // 32), text, starts) == fast
     where = {pattern: index for index, pattern in enumerate(patterns)}
     for place, wanted in enumerate(KNOWN.plan.lines):
         flags = re.IGNORECASE if wanted.ignore_case else 0

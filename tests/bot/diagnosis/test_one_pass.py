@@ -27,8 +27,8 @@ TRACE = b'Traceback (most recent call last):\n  File "/srv/p/run.py", line 88, i
 @pytest.fixture
 def streams(tmp_path):
     """Logs of three nodes, one compressed, with tracebacks all over; one that a terminal wrapped; a stream that is no log."""
-    for number in range(2):
-        parts = [log(900, seed) + TRACE + OOM for seed in range(number, number + 8)]
+    for number, pieces in enumerate((5, 4)):
+        parts = [log(900, seed) + TRACE + OOM for seed in range(number, number + pieces)]
         (tmp_path / f"node-{number}.log").write_bytes(b"".join(parts))
     (tmp_path / "node-2.log.gz").write_bytes(gzip.compress(log(500, 2) + TRACE + OOM))
     line = b"2026-11-03 04:12:%02d INFO trainer: " + b"the quick brown fox " * 8 + b"ends here %d\n"
@@ -55,7 +55,7 @@ def test_one_pass_gives_what_two_give(known, streams, workers):
     """Summaries, tables and gaps, whatever the shards; bytes are counted once."""
     told: list[int] = []
     logs = [ref for ref in streams if ref.group == "logs"]
-    assert [len(template_pool.shards(0, ref, None, template_pool.SHARD)) for ref in logs] == [4, 4, 1, 1]
+    assert [len(template_pool.shards(0, ref, None, template_pool.SHARD)) for ref in logs] == [2, 2, 1, 1]
 
     both = OnePass()
     summaries = both.scan_all(known, streams, ScanOptions(year=2026, workers=workers, tell=told.append))
@@ -119,7 +119,7 @@ def test_a_worker_that_dies_is_a_gap_for_both(known, streams, monkeypatch):
 def _failed(folder: Path) -> Path:
     (folder / "logs").mkdir(parents=True)
     for number in range(3):
-        (folder / "logs" / f"node-{number}.log").write_bytes(log(900, number) + (TRACE + OOM if number == 1 else b""))
+        (folder / "logs" / f"node-{number}.log").write_bytes(log(300, number) + (TRACE + OOM if number == 1 else b""))
     (folder / "job.yaml").write_text("name: llm\nstate: FAILED\nend: 2026-11-03T05:00:00Z\n", "utf-8")
     return folder
 
