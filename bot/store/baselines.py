@@ -36,13 +36,17 @@ _CHANGING = re.compile(
 
 
 class _StoredBaseline(msgspec.Struct, frozen=True):
-    """A baseline as stored: the words of each event, its line count, node count, and most lines on one node."""
+    """A baseline as stored: the words of each event, its line count, node count, and most lines on one node.
+
+    `apart`: the words of lines in which one rank differs.
+    """
 
     events: list[tuple[str, int, int, int]]
     nodes: int
     lines: int
     order: list[int]
     settings: dict[str, str]
+    apart: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,8 @@ def packed(good: Baseline) -> bytes:
     events = [(" ".join(key), *good.counts[key]) for key in keys]
     order = [place[key] for key in good.order if key in place]
     settings = {name: redact(value) for name, value in (good.settings or {}).items()}
-    return msgspec.json.encode(_StoredBaseline(events, good.nodes, good.lines, order, settings))
+    apart = sorted(" ".join(words) for words in good.apart)[:MOST_EVENTS]
+    return msgspec.json.encode(_StoredBaseline(events, good.nodes, good.lines, order, settings, apart))
 
 
 def unpacked(data: bytes, label: str = "") -> Baseline:
@@ -182,4 +187,5 @@ def unpacked(data: bytes, label: str = "") -> Baseline:
     kept = msgspec.json.decode(data, type=_StoredBaseline)
     keys = [tuple(words.split()) for words, *_ in kept.events]
     counts = {key: (lines, nodes, most) for key, (_, lines, nodes, most) in zip(keys, kept.events, strict=True)}
-    return Baseline(counts, kept.nodes, kept.lines, label, tuple(keys[index] for index in kept.order), kept.settings)
+    order, apart = (keys[index] for index in kept.order), (tuple(words.split()) for words in kept.apart)
+    return Baseline(counts, kept.nodes, kept.lines, label, tuple(order), kept.settings, apart=frozenset(apart))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
+from kb.anomalies.core.dissent import dissenting
 from kb.anomalies.core.run import JOB, LineRef, RunProfile
 from kb.anomalies.core.severity_words import by_signal, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
@@ -46,6 +47,7 @@ MOST_LINES = 5  # that stand out, of all kinds together
 MOST_CHANGED = 8
 MOST_UNLIKE = 4
 FEW_NODES = 3
+DISSENT = 0.8  # score of a rank whose value differs from all others'
 NEAR_END = 0.95
 LITTLE = 20.0  # seconds that slower steps of a run that ended well may cost
 MUCH = 2.5  # times as long a step takes that is told all the same
@@ -144,29 +146,21 @@ def find_anomalies(
     else:
         said += doubts(run, good)
     seen = measure_run(run, good, known, pool)
-    run, off, course, turned, ending = seen.run, seen.off, seen.course, seen.turned, seen.ending
+    run, off, turned, ending = seen.run, seen.off, seen.turned, seen.ending
     if ending.well and not turned:
         return RunFindings(
             said=tuple(said), changed=changed(run, good) if good else (), compared_with=_peers(run, good, pool)
         )
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
     events = choose_events(weighed)
-    still, drifted = _as_one(_still(seen, events), drifting(run))
+    still, drifted, dissent = _odd_ranks(seen, good, events)
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
     events = without_aftermath(events, (*still, *drifted), off)
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
-    if not events:
-        nodes = _first(nodes, (*still, *drifted))
-    spot = events[0].spot if events else (turned[0].beats[0].spot if turned else None)
-    if turned:
-        spot = turned[0].beats[0].spot
-    when = corrected(spot, off) if spot else None
-    step = turned[0].step if turned else step_at(course, when)
-    if not turned and course.last is not None and ending.crashed:
-        step = step_named(events[0].spot.text if events else "", course) or max(step or 0, course.last.step)
+    nodes = _first(nodes, dissent if events else (*still, *drifted))
     return RunFindings(
         events,
         turned[0] if turned else None,
@@ -175,12 +169,39 @@ def find_anomalies(
         nodes,
         shared_places([node.node for node in nodes], topology or {}),
         _stage(seen, events),
-        step,
+        _step(seen, events, drifted),
         changed(run, good) if good else (),
         differing_settings(run),
         tuple(said),
         _peers(run, good, pool),
     )
+
+
+def _odd_ranks(
+    seen: RunView, good: Baseline | None, events: Sequence[RankedEvent]
+) -> tuple[tuple[OddNode, ...], tuple[OddNode, ...], tuple[OddNode, ...]]:
+    """Nodes that lack something, ranks with a number that moved or a value that differs, and the last of these alone."""
+    still, drifted = _as_one(_still(seen, events), drifting(seen.run))
+    found = dissenting(seen.run, good.apart if good else None)
+    if found is None:
+        return still, drifted, ()
+    why = f"{found.own} here, {found.usual} on all others"
+    odd = OddNode(found.node, DISSENT, why, (), found.spot, found.spot.time)
+    return still, (odd, *(item for item in drifted if item.node != odd.node)), (odd,)
+
+
+def _step(seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNode]) -> int | None:
+    """The step at which it turned: where steps changed, else that of the first event, or the last one of a run that crashed."""
+    if seen.turned:
+        return seen.turned[0].step
+    spot = events[0].spot if events else None
+    step = step_at(seen.course, corrected(spot, seen.off) if spot else None)
+    if seen.course.last is not None and seen.ending.crashed:
+        step = step_named(events[0].spot.text if events else "", seen.course) or max(step or 0, seen.course.last.step)
+    begun = [item.begun for item in drifted if item.begun is not None]
+    if begun and not any(event.raised for event in events):
+        return step_at(seen.course, min(begun))
+    return step
 
 
 def _peers(run: RunProfile, good: Baseline | None, pool: Baseline | None) -> str:
@@ -210,7 +231,8 @@ def _as_one(still: Sequence[OddNode], drifted: Sequence[OddNode]) -> tuple[tuple
         for odd in still
     )
     alone = {(odd.node, odd.spot) for odd in still}
-    return joined, tuple(odd for odd in drifted if (odd.node, odd.spot) not in alone)
+    moved = {odd.node for odd in drifted if (odd.node, odd.spot) not in alone}  # says more than that it ends
+    return tuple(odd for odd in joined if odd.node not in moved), tuple(odd for odd in drifted if odd.node in moved)
 
 
 def _by_rarity(run: RunProfile, pool: Baseline | None = None) -> Mapping[str, EventComparison]:
@@ -240,7 +262,8 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
 def _first(nodes: Sequence[OddNode], odd: Sequence[OddNode]) -> tuple[OddNode, ...]:
     """The suspected nodes, those first that are odd on their own: nothing else is told."""
     names = [node.node for node in odd]
-    ahead = [next((node for node in nodes if node.node == item.node), item) for item in odd]
+    first = {item.node: item for item in reversed(odd)}
+    ahead = [next((node for node in nodes if node.node == name), first[name]) for name in dict.fromkeys(names)]
     return (*ahead, *(node for node in nodes if node.node not in names))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from kb.anomalies.core.own_ranks import with_own_ranks
 from kb.anomalies.core.run import (
     RANK,
     LineRef,
@@ -37,7 +38,6 @@ LONGEST_VALUE = 120
 FEWEST_RANKS = 3  # in one stream, to be compared with each other
 MOSTLY = 0.25  # of a stream's lines name a rank; what launchers print at the end names none
 FEWEST_NODES = 4  # to be compared with each other, where their ranks can be
-FAR_APART = 8  # times as high as their number, ranks are none
 FEW_VALUES = 3  # values of a setting that may differ by node; more are individual numbers of each node
 
 _Printed = Mapping[str, Mapping[str, Collection[str]]]
@@ -127,29 +127,6 @@ def node_of(ref: StreamRef, named: str | None) -> str:
     if who.node or named:
         return who.node or named or ""
     return rank_unit(who.rank) if who.rank is not None else ref.uri
-
-
-def with_own_ranks(table: TemplateTable, world_size: int | None = None) -> TemplateTable:
-    """The table without ranks that the job cannot have: a launcher's process id may stand where the ranks' lines have theirs."""
-    ranks = table.endings.keys()
-    highest = world_size or FAR_APART * len(ranks)
-    strange = {rank for rank in ranks if rank >= highest}
-    if not strange or len(strange) * 4 > len(ranks):
-        return table
-    templates = {name: _without(seen, strange) for name, seen in table.templates.items()}
-    endings = {rank: place for rank, place in table.endings.items() if rank not in strange}
-    return replace(table, templates=templates, endings=endings)
-
-
-def _without(seen: Occurrence, ranks: Collection[int]) -> Occurrence:
-    """A template of which some ranks are taken for none."""
-    if not ranks & seen.ranks.keys():
-        return seen
-    kept = {
-        name: tuple(replace(place, rank=None) if place.rank in ranks else place for place in getattr(seen, name))
-        for name in ("first", "last", "ranked_first", "ranked_last")
-    }
-    return replace(seen, ranks={rank: count for rank, count in seen.ranks.items() if rank not in ranks}, **kept)
 
 
 def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) -> Sequence[TemplateTable]:

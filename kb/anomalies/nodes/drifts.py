@@ -69,9 +69,17 @@ def _of_event(event: RunEvent) -> list[OddNode]:
             node = far[0]
             why = f"{last[node]:g} here, {end:g} on the others; {first[node]:g} at first"
             score = min(1.0, abs(moved[node] - usual) / 4)
-            found.append(OddNode(node, score, why, (event.id,), event.nodes[node].spots[-1]))
+            spots = event.nodes[node].spots
+            begun = _begun([line[place] for line in rows[node]], spots, first[node], last[node])
+            found.append(OddNode(node, score, why, (event.id,), spots[-1], begun))
         found += _standing(event, {node: [line[place] for line in lines] for node, lines in rows.items()})
     return found
+
+
+def _begun(values: Sequence[float], spots: Sequence[LineRef], first: float, last: float) -> float | None:
+    """When a number was first nearer to its last value than to its first one."""
+    near = (abs(_powers(value, last)) < abs(_powers(value, first)) for value in values)
+    return next((spot.time for spot, moved in zip(spots, near, strict=True) if moved), None)
 
 
 def _standing(event: RunEvent, rows: Mapping[str, Sequence[float]]) -> Iterator[OddNode]:
@@ -81,7 +89,8 @@ def _standing(event: RunEvent, rows: Mapping[str, Sequence[float]]) -> Iterator[
         node, values = still[0], rows[still[0]]
         since = next(at for at, value in enumerate(values) if value == values[-1])
         why = f"{values[-1]:g} in its last {len(values) - since} such lines; on the others it grows"
-        yield OddNode(node, STANDS, why, (event.id,), event.nodes[node].spots[since + 1])
+        spot = event.nodes[node].spots[since + 1]
+        yield OddNode(node, STANDS, why, (event.id,), spot, spot.time)
 
 
 def _grows(values: Sequence[float]) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import by_signal
-from kb.anomalies.nodes.peers import STAMPS, OddNode
+from kb.anomalies.core.stamps import STAMPS
+from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.runs.baseline_diff import NEW
 
 FEWEST_MEMBERS = 3  # of a table

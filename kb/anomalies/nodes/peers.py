@@ -17,6 +17,7 @@ from statistics import median
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence
+from kb.anomalies.core.stamps import STAMPS
 from kb.anomalies.nodes.isolation_forest import isolate
 
 MOST_COLUMNS = 400
@@ -29,9 +30,6 @@ UNLIKELY = 0.01
 LACKS = "it printed common lines less often than its peers"
 FAR = 6.0  # spreads from the usual value
 FEWEST_LINES = 2  # since a time, for their numbers to be compared
-STAMPS = re.compile(
-    r"\d{2,4}[-/]\d\d[-/]\d{2,4}[ T-]?|\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\[\d+\.\d+\]|\b0x[0-9a-f]+\b|\bpid[= ]?\d+|(?<=[\w.]):\d+"
-)
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\d)")
 
 
@@ -44,6 +42,7 @@ class OddNode:
     why: str
     events: tuple[str, ...] = ()
     spot: LineRef | None = None  # of a speaker that fell silent, its last line
+    begun: float | None = None  # when its number began to move, as far as the lines that are kept show it
 
 
 def silent(run: RunProfile) -> tuple[OddNode, ...]:

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kb.anomalies.core.dissent import lines_apart
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_ignored, is_raised, skeleton
 
@@ -47,7 +48,7 @@ class EventComparison:
 class Baseline:
     """What a comparison needs of a good run, or a pool of such: by the words of each event its lines, nodes and largest count on a node.
 
-    `failed`: the line with which it seems to have failed as well; what was printed from there on is not among its events.
+    `apart`: by their words the lines in which one rank differs; `failed`: the line with which it seems to have failed as well; what was printed from there on is not among its events.
     """
 
     counts: Mapping[tuple[str, ...], tuple[int, int, int]]
@@ -57,6 +58,7 @@ class Baseline:
     order: tuple[tuple[str, ...], ...] = ()
     settings: Mapping[str, str] | None = None
     failed: str = ""
+    apart: frozenset[tuple[str, ...]] = frozenset()
 
     @property
     def empty(self) -> bool:
@@ -77,8 +79,9 @@ def baseline_of(run: RunProfile, label: str = "") -> Baseline:
         counts[key] = (lines + event.count, max(nodes, len(event.nodes)), max(most, here))
     order = keys_in_order(run)
     return Baseline(
-        counts, max(1, len(run.heard)), sum(voice.lines for voice in run.voices), label, order, run.settings, failed
-    )
+        counts, max(1, len(run.heard)), sum(voice.lines for voice in run.voices), label, order, run.settings, failed,
+        lines_apart(run),
+    )  # fmt: skip
 
 
 def _failure(run: RunProfile) -> tuple[str, frozenset[str]]:
@@ -158,6 +161,7 @@ def pooled(runs: Sequence[Baseline], label: str = "") -> Baseline:
         best.order if best else (),
         best.settings if best else None,
         next((run.failed for run in runs if run.failed), ""),
+        frozenset[tuple[str, ...]]().union(*(run.apart for run in runs)),
     )
 
 

@@ -18,7 +18,8 @@ from statistics import median
 
 from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile, StepLine
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_mild, is_uneasy
-from kb.anomalies.nodes.peers import STAMPS, number_ends, numbers_in
+from kb.anomalies.core.stamps import STAMPS
+from kb.anomalies.nodes.peers import number_ends, numbers_in
 
 FEWEST = 5  # lines of a node
 FEW = 3  # lines of each of `SEVERAL` nodes or more, which count the same
@@ -63,7 +64,7 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
     nodes = [node for node, kind in run.kinds().items() if node in run.heard and kind != "log"]
     wanted = max(1, MOST_NODES * len(nodes))
     timed = any(voice.last is not None and voice.last.time is not None for voice in run.voices)
-    found = []
+    found: list[_Count] = []
     for event in sorted(run.events.values(), key=lambda item: item.id):
         alone = len(event.nodes) == 1 < wanted and event.count >= FEWEST_ALONE
         if (len(event.nodes) >= wanted or alone) and not _is_of_trouble(event, alone=alone):
