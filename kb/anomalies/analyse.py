@@ -199,7 +199,7 @@ def _step(seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNod
     if seen.course.last is not None and seen.ending.crashed:
         step = step_named(events[0].spot.text if events else "", seen.course) or max(step or 0, seen.course.last.step)
     begun = [item.begun for item in drifted if item.begun is not None]
-    if begun and not any(event.raised for event in events):
+    if begun and seen.run.state.upper() == STALLED:  # what ends a run by itself does so at its last step
         return step_at(seen.course, min(begun))
     return step
 
