@@ -30,6 +30,21 @@ _LAUNCHERS = re.compile(
 _MODULES = re.compile(
     r"torch\.distributed\.(?:run|launch)|accelerate\.|deepspeed\.launcher|torchrun|lightning\.fabric\.cli"
 )
+_COPIERS = frozenset(
+    {
+        "tee",
+        "cat",
+        "logger",
+        "multilog",
+        "rotatelogs",
+        "script",
+        "stdbuf",
+        "systemd-cat",
+        "ts",
+        "unbuffer",
+        "slurmstepd",
+    }
+)
 _SHALLOW = 2  # number of leading path components (with the root) that identify nothing: /, /home, /logs
 _WRITES = os.O_WRONLY | os.O_RDWR
 _MOST_ENVIRONMENT = 1 << 20
@@ -70,7 +85,7 @@ def find_writers(
         members = {pid for start in roots for pid in (start, *_below(start, children))} & living - mine
         ranked = _ranked(members, known)
         if not ranked and tie <= 1:
-            ranked = _unranked(members, known)
+            ranked = _unranked(members, known) or (_other_writers(roots, members, known) if tie == 0 else [])
         if not ranked:
             continue
         jobs = {candidate.job for candidate in ranked}
@@ -83,8 +98,8 @@ def find_writers(
         chosen = [candidate.process for candidate in ranked if candidate.job == newest]
         return sorted(chosen, key=lambda process: process.pid), ()
     reason = (
-        "no Python process on this host is seen to write these logs; run the watch on the job's node, as its user, or name "
-        "its processes with --pids-of: other programs, such as a shell script, are found only so"
+        "no process on this host is seen to write these logs; run the watch on the job's node, as its user, or name its "
+        "processes with --pids-of"
     )
     return [], (Gap("no_processes", str(root), reason, rules_out="the probe for unchanged stacks"),)
 
@@ -199,6 +214,21 @@ def _unranked(pids: Collection[int], known: Mapping[int, Process]) -> list[_Cand
     pythons = {pid for pid in pids if process_table.is_python(known[pid]) and not is_launcher(known[pid])}
     tops = [pid for pid in sorted(pythons) if not pythons & set(_above(pid, known))]
     return [_Candidate(process_table.with_environment(known[pid]), 0, ()) for pid in tops]
+
+
+def _other_writers(roots: Iterable[int], members: Collection[int], known: Mapping[int, Process]) -> list[_Candidate]:
+    """Return the topmost programs that write the logs themselves, such as a shell script; none of what only copies lines.
+
+    None beside a launcher: its ranks may run elsewhere, and whoever waits for them does nothing.
+    """
+    if any(is_launcher(known[pid]) for pid in members):
+        return []
+    writers = {pid for pid in roots if pid in known and _program(known[pid]) not in _COPIERS}
+    return [_Candidate(known[pid], 0, ()) for pid in sorted(writers) if not writers & set(_above(pid, known))]
+
+
+def _program(process: Process) -> str:
+    return next(iter(process_table.words(process)), "").rpartition("/")[2]
 
 
 def is_launcher(process: Process) -> bool:

@@ -57,7 +57,7 @@ def test_another_watch_of_the_same_logs_is_no_rank(proc, logs, command):
     proc.add(50, command=command.format(logs))
     ranks, gaps = Host().ranks(ProcessSelector(logs=logs))
     assert (ranks, [gap.code for gap in gaps]) == ((), ["no_processes"])
-    assert "no Python process" in gaps[0].reason
+    assert "no process on this host" in gaps[0].reason
     proc.add(60, command=f"python3 train.py {logs}")
     assert found(logs)[0] == {0: 60}
     named, _ = Host().ranks(ProcessSelector(pattern="watch|train.py"))
@@ -117,6 +117,27 @@ def test_a_single_process_without_a_rank_is_rank_0(proc, logs):
     proc.add(52, parent=50)
     proc.opens(52, 1, logs / "train.log")
     assert found(logs) == ({0: 50}, ["ranks_by_pid"])
+
+
+def test_a_script_that_writes_its_log_is_a_process_of_the_job(proc, logs):
+    """Not what copies lines to the log, what waits for a launcher, or what only names the folder."""
+    proc.add(40, command="bash run.sh")
+    proc.opens(40, 1, logs / "train.log")
+    proc.add(41, command="sleep 1", parent=40)
+    proc.opens(41, 1, logs / "train.log")
+    assert found(logs) == ({0: 40}, ["ranks_by_pid"])
+
+    proc.add(42, command="srun ./a.out", parent=40)
+    assert found(logs) == ({}, ["no_processes"])
+
+
+@pytest.mark.parametrize("command", ["tee {}/train.log", "/usr/bin/tee -a {}/train.log"])
+def test_what_copies_lines_to_a_log_is_no_process_of_the_job(proc, logs, command):
+    """Nor is a shell that names the folder and writes no log."""
+    proc.add(40, command=command.format(logs))
+    proc.opens(40, 3, logs / "train.log")
+    proc.add(50, command=f"bash run.sh {logs}")
+    assert found(logs) == ({}, ["no_processes"])
 
 
 def test_a_shell_that_wraps_a_rank_gives_way_to_the_program(proc):
