@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
-from kb.diagnosis.confidence import Trait, confidence
+from kb.diagnosis.confidence import Trait, confidence, generic_traits
 from kb.diagnosis.findings import Finding, chain_span
 from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.signals import Signal
@@ -380,10 +380,7 @@ def _confident(entry: Ranked, ranked: Sequence[Ranked]) -> Ranked:
 
 def _traits(entry: Ranked, ranked: Sequence[Ranked]) -> Iterator[Trait]:
     best = entry.best
-    if best.rule.fallback:
-        yield "last_resort"
-    if best.captures.get("sure"):
-        yield "sure"
+    yield from generic_traits(best.fault.id, best.captures, fallback=best.rule.fallback)
     rivals = [other for other in ranked if other is not entry and not other.best.is_symptom]
     rivals = [other for other in rivals if best.only_warned or not other.best.only_warned]
     if any(not explains(best, other.best) for other in rivals):

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Literal
 
 from kb.facts.job_facts import CLOCK_SKEW, Facts
-from kb.facts.last_epochs import closed_last_epoch
+from kb.facts.last_epochs import closed_last_epoch, last_evaluation
 from kb.facts.run_ends import (
     closes,
     done_after_results,
@@ -153,6 +153,10 @@ def _inferred_end(facts: Facts, index: int) -> Mapping[str, EndSign]:
     ):
         what = f"the last of {last.count} epochs is over, and the log then closes"
         return {"completed": EndSign(what, index, last.offset, last.line[:_SHOWN])}
+    over = last_evaluation(sorted(dict([*head_lines(summary), *lines]).items()))
+    if over is not None and _is_last(facts, index, *over):
+        what = "the evaluation after the last step, one step before it would be due"
+        return {"completed": EndSign(what, index, over[0], over[1][:_SHOWN])}
     done = done_after_results(lines)
     if done is not None and _is_last(facts, index, done.offset, done.line):
         return {"completed": EndSign("the run reports its end", index, done.offset, done.line[:_SHOWN])}

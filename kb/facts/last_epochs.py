@@ -7,6 +7,7 @@ closing of the program is left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import gcd
 
 from kb.facts.run_ends import closes
 from kb.regex.lazy import lazy_compile
@@ -19,6 +20,13 @@ _PLACE = lazy_compile(r"(?<![\d/.])(\d{1,6}) ?/ ?(\d{1,6})(?![\d/.])")
 _FIGURE = lazy_compile(r"(?i)\b(?:loss|acc(?:uracy)?|iou|f1|auc|map|bleu|ppl|perplexity)\b\w{0,12} ?[:=]? ?-?\d")
 _FIGURES = ("loss", "acc", "iou", "f1", "auc", "map", "bleu", "ppl", "perplexity")  # one of them is in each such line
 _BAR = lazy_compile(r"\d%\||it/s|s/it|\[\d{1,3}:\d\d<")
+_EVALUATION = lazy_compile(
+    r"(?i)\W{0,4}(?:step|iter|iteration)?[ :=]{0,3}(\d{1,9})[ :|,]{1,4}(?:\w{1,20}[ :=]{1,3}[\d.]{1,12},? )?"
+    r"(?:val|eval|test)\w{0,20}[ :=]{1,3}.{0,40}\d"
+)
+_STEP = lazy_compile(r"(?i)\W{0,4}(?:step|iter|iteration)?[ :=]{0,3}(\d{1,9})\b")
+_EVALUATIONS = 3  # before the last one, to know how often the program evaluates
+_STRIDE = 10  # steps at least between two of them
 _DIGITS = lazy_compile(r"-?\d[\d.e+-]*")
 _SCORE = lazy_compile(
     r"(?i)\W{0,8}(?:(?:final|best|test|overall|mean|average|total)[ _-])?(?:accuracy|acc|f1|precision|recall|auc|map|iou|bleu|rouge\S{0,4}|ppl|perplexity)"
@@ -60,6 +68,27 @@ def closed_last_epoch(lines: Sequence[tuple[int, str]], start: Iterable[tuple[in
         _SCORE.fullmatch(line.strip()) and _form(line) not in usual for line in after
     )
     return LastEpoch(*said[at], total) if closed else None
+
+
+def last_evaluation(lines: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
+    """Return the evaluation after the last of all steps, which comes one step before it would be due; else None.
+
+    A program that counts from 0 and evaluates at every 250th step and at its last one evaluates at 500, 750 and 999.
+    `lines`: offset and text of the known lines, in order.
+    """
+    said = list(lines)
+    told = [(at, int(found[1]), _form(line)) for at, line in said if (found := _EVALUATION.match(line[:_CUT]))]
+    if not told:
+        return None
+    offset, last, form = told[-1]
+    earlier = {step for _, step, other in told[:-1] if other == form and step < last}
+    stride = gcd(*earlier) if len(earlier) >= _EVALUATIONS else 0
+    if stride < _STRIDE or (last + 1) % stride:
+        return None
+    after = (_STEP.match(line[:_CUT]) for at, line in said if at > offset)
+    if any(found and int(found[1]) > last for found in after):  # the steps go on
+        return None
+    return next((at, line) for at, line in said if at == offset)
 
 
 def _told(line: str) -> tuple[str, int, int] | None:

@@ -58,6 +58,9 @@ _COMPLETED = lazy_compile(
     r"|\btime (?:taken|used|spent|needed) (?:for|by|in) (?:the )?training ?[:=] ?\d"
     # the last of N, and it ended
     r"|\b(?:end of|finished|completed|done with) (?:epoch|iteration|step|round) (?P<last>\d{1,9}) ?(?:/|of) ?(?P=last)\b"
+    # the records of MLPerf, a validation that is named the last one, and what an editor reports of a program without error
+    r"|[\"']key[\"']: ?[\"']run_stop[\"'].{0,160}[\"'](?:value|status)[\"']: ?[\"']succ|\bfinal validation metrics\b"
+    r"|^\[finished in [\d.]{1,12} ?s\]\s*$"
     r"|Number of trials: \d+/\d+ \(\d+ TERMINATED\)|\bTrial status: \d+ TERMINATED\s*$|W&B process to finish\.{3} ?\(success\)|^wandb: (?:Run summary:|Synced \d|.{0,4}View run .{1,200} at:)"
     r"|\bLoss for final step: |\b[Oo]verall training speed: |\bSaved final model\b|\bFinished (?:training|experiment|fitting)\b"
     r"|# Avg bus bandwidth +: [\d.]+|# Collective test concluded"
@@ -118,7 +121,7 @@ _CLOSING = lazy_compile(
     r"|\b(?:destroy(?:ed|ing)|clean(?:ed|ing)? ?up|shut(?:ting)? ?down|closed|closing|tear(?:ing)? ?down|exiting|finished|completed?|done)\b"
     r"|\b(?:final|total|best|elapsed|average|test)\b.{0,40}[:=] ?[\d.]|\btook [\d.]"
 )
-_DONE = lazy_compile(r"(?i)\W{0,4}(?:all )?(?:done|finished|completed)\W{0,4}")
+_DONE = lazy_compile(r"(?i)[\d\W]{0,30}(?:all )?(?:done|finished|completed)\W{0,4}")
 _RESULT = lazy_compile(
     r"(?i)\b(?:all|final|results?|outputs?|models?|weights|predictions|reports?|summary|metrics)\b.{0,80}\b(?:saved|written|stored|exported)\b"
 )
@@ -170,6 +173,7 @@ _END_WORDS = (
         "final",
         " over",
         "trial status",
+        "run_stop",
     ),
     *(
         "saved final model",

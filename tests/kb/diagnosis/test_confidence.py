@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from kb.diagnosis.confidence import SYMPTOM, TRAITS, WEIGHTS, Trait, band, confidence
+from kb.diagnosis.confidence import SYMPTOM, TRAITS, WEIGHTS, Trait, band, confidence, generic_traits
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,19 @@ def test_plain_evidence_of_a_cause_is_likely_and_a_symptom_never_is() -> None:
     assert band(confidence(())) == "likely"
     assert band(confidence(["last_resort"])) == "possible"
     assert band(confidence(["last_resort", "sure"])) == "likely"
+    assert band(confidence(["last_resort", "stated"])) == "likely"
     assert band(confidence(["last_resort", "sure", "rival"])) == "possible"
+    assert band(confidence(["last_resort", "stated", "rival"])) == "possible"
     assert confidence(("symptom", "repeated", "agreed")) == SYMPTOM
     assert band(confidence(["behind"])) != "likely"
+
+
+def test_a_generic_rule_states_an_interrupt_and_guesses_a_class() -> None:
+    """The classifier's answer is a guess even where it names a crash."""
+    assert [*generic_traits("cancelled", {}, fallback=True)] == ["last_resort", "stated"]
+    assert [*generic_traits("segfault", {"class": "segfault", "sure": "yes"}, fallback=True)] == ["last_resort", "sure"]
+    assert [*generic_traits("dependency", {}, fallback=True)] == ["last_resort"]
+    assert not [*generic_traits("cancelled", {}, fallback=False)]
 
 
 @pytest.mark.parametrize("traits", [combination for size in range(4) for combination in combinations(TRAITS, size)])

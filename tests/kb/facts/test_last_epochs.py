@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.last_epochs import closed_last_epoch
+from kb.facts.last_epochs import closed_last_epoch, last_evaluation
 
 
 def lines(*texts: str) -> list[tuple[int, str]]:
@@ -49,3 +49,34 @@ def test_epochs_that_count_from_zero_end_one_below_their_number() -> None:
 def test_other_ends_prove_nothing(said: list[str]) -> None:
     """A log that stops, an epoch before the last, what each epoch prints, and lines of steps show no end."""
     assert closed_last_epoch(lines(*said)) is None
+
+
+def evaluations(*steps: int, form: str = "{} val 3.2{}") -> list[str]:
+    """Lines of evaluations, each after the line of its step."""
+    return [text for step in steps for text in (f"{step} train 3.1{step}", form.format(step, step))]
+
+
+def test_an_evaluation_one_step_before_it_is_due_is_that_of_the_last_step() -> None:
+    """A program that counts from 0 evaluates at its last step, whatever the number."""
+    found = last_evaluation(lines(*evaluations(0, 250, 500, 750, 999), "best 3.20 at step 999"))
+    assert found is not None
+    assert found[1].startswith("999 val")
+    named = evaluations(0, 100, 200, 299, form="step {}: val_loss 3.{}")
+    assert last_evaluation(lines(*named))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        evaluations(0, 250, 500, 750, 1000),
+        [*evaluations(0, 250, 500, 750, 999), "1000 train 3.15"],
+        evaluations(250, 500, 749),
+        evaluations(0, 250, 500, 750, 980),
+        evaluations(0, 1, 2, 3, 4),
+        ["999 train 3.1"],
+    ],
+    ids=["due", "goes on", "few", "early", "each step", "none"],
+)
+def test_other_evaluations_prove_no_end(texts: list[str]) -> None:
+    """Evaluations on schedule, too few, or followed by steps."""
+    assert last_evaluation(lines(*texts)) is None
