@@ -193,7 +193,11 @@ def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) 
     every = frozenset[int]().union(*found.values())
     twice = sum(map(len, found.values())) > len(every)
     rest = max((table.events for table in tables if _is_mixed(table) and table.ref.uri not in found), default=0)
-    lacking = world_size is not None and len(every) < world_size and rest * 2 >= max(table.events for table in tables)
+    lacking = (
+        world_size is not None
+        and len(every) < world_size
+        and rest * 2 >= max((table.events for table in tables), default=0)
+    )
     return frozenset() if (twice and len(every) != world_size) or lacking else frozenset(found)
 
 

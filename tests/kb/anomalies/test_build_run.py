@@ -191,3 +191,8 @@ def test_exceptions_keep_their_frames_and_losses_without_a_step_are_kept() -> No
     (stack,) = run.stacks
     assert (stack.spot.node, stack.spot.offset, stack.frames) == ("rank 3", 40, ("main run.py", "save_state io.py"))
     assert [(line.spot.offset, line.loss) for line in run.losses] == [(10, 2.5)]
+
+
+def test_a_job_without_logs_of_its_own_has_no_settings() -> None:
+    """A folder of node logs alone, of a job whose size is known."""
+    assert build_run([], (), Job(world_size=8)).settings == {}
