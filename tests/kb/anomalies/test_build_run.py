@@ -193,6 +193,6 @@ def test_exceptions_keep_their_frames_and_losses_without_a_step_are_kept() -> No
     assert [(line.spot.offset, line.loss) for line in run.losses] == [(10, 2.5)]
 
 
-def test_a_job_without_logs_of_its_own_has_no_settings() -> None:
+def test_a_job_without_logs_of_its_own_has_the_settings_of_its_record() -> None:
     """A folder of node logs alone, of a job whose size is known."""
-    assert build_run([], (), Job(world_size=8)).settings == {}
+    assert build_run([], (), Job(world_size=8)).settings == {"world_size": "8"}
