@@ -12,8 +12,7 @@ from bot.incidents.handover import dumps, handover, text
 from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import LifecycleStep, RecordedStep, Verb, step_text
 from bot.incidents.names import names, with_names
-from bot.incidents.resolution import word
-from bot.policy.resolution_codes import nameless
+from bot.incidents.resolution import closed_as, word
 from bot.rulebase.loader import knowledge
 from bot.runtime.paths import database_url
 from bot.store.incident_state import state_of
@@ -91,19 +90,19 @@ def history(incident: int) -> list[str]:
     return [with_names(line, known) for _, line in sorted(lines, key=lambda item: item[0])]
 
 
-def closed_as(incident: int) -> list[str]:
+def closing_lines(incident: int) -> list[str]:
     """What people closed the incident as, in one line; nothing while it is open."""
     with Ledger(database_url()) as ledger:
-        holds = word(ledger.closings.annotations(incident))
-    if holds is None:
+        said = ledger.closings.annotations(incident)
+    if word(said) is None:
         return []
-    said = holds.last.said
-    title = ""
-    if said.fault:
-        known = knowledge().rulebook.faults.get(said.fault)
-        title = f"{known.title} [{said.fault}]" if known is not None else said.fault
-    wrong = ". The answer below was wrong" if said.verdict == "wrong" else ""
-    return [f"People closed this as: {title or nameless(said.cause) or 'no cause given'}{wrong}"]
+    cause, wrong = closed_as(said, _title)
+    return [f"People closed this as: {cause or 'no cause given'}{'. The answer below was wrong' if wrong else ''}"]
+
+
+def _title(fault: str) -> str:
+    known = knowledge().rulebook.faults.get(fault)
+    return f"{known.title} [{fault}]" if known is not None else fault
 
 
 def _line(recorded_step: RecordedStep, incident: int) -> str:

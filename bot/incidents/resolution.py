@@ -5,7 +5,7 @@ Append-only feedback, of which the last counts. Disagreement is shown, not overw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from bot.notify.messages import refresh_messages
-from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, Cause, Verdict
+from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, Cause, Verdict, nameless
 from bot.store.database import Database, Repository
 from bot.store.fault_library import Lesson, learn_within
 from bot.store.tables import AnnotationRow, IncidentRow
@@ -137,6 +137,17 @@ def annotations_within(session: Session, incidents: Sequence[int]) -> Mapping[in
         void = reopened is not None and row.at <= reopened
         found[row.incident_id] = (*found.get(row.incident_id, ()), _annotation(row, void=void))
     return found
+
+
+def cause_text(closing: Closing, title: Callable[[str], str]) -> str:
+    """Return the cause that a person gave, in words; empty without one. `title`: the words for a fault's class."""
+    return nameless(closing.cause) or (title(closing.fault) if closing.fault else "")
+
+
+def closed_as(said: Iterable[Annotation], title: Callable[[str], str]) -> tuple[str, bool]:
+    """Return what people closed an incident as, in words, and whether its answer was wrong; an empty text before they have."""
+    holds = word(said)
+    return ("", False) if holds is None else (cause_text(holds.last.said, title), holds.last.said.verdict == "wrong")
 
 
 def word(said: Iterable[Annotation]) -> Resolution | None:

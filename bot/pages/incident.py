@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.incidents.lifecycle import step_text
-from bot.incidents.resolution import word
+from bot.incidents.resolution import cause_text, closed_as
 from bot.pages.attachments import PageAttachments
 from bot.pages.attempts import attempt_rows
 from bot.pages.log_context import LogContext, named
@@ -127,11 +127,13 @@ def incident_page(
     kept, about, words = kept or PageAttachments(), about or IncidentStatus(), words or RuleTexts()
     first = report.diagnoses[:MOST_DIAGNOSES]
     job = report.job.name or report.job.id or report.bundle or "a job"
+    cause, wrong = closed_as(about.said, words.title) if about.state == "closed" else ("", False)
     return render(
         "incident.html",
-        title=f"{job}: {headline(report)}"[:160],
+        title=f"{job}: {cause if wrong and cause else headline(report)}"[:160],
         headline=headline(report),
-        closed=_closed_as(about, words),
+        closed=cause,
+        refuted=bool(cause) and wrong,
         what=explanation(report),
         key=key_lines(report),
         step=next((step for item in report.diagnoses[:1] for step in item.remediation[:1]), None),
@@ -266,23 +268,12 @@ class _AnnotationRow:
     said: Annotation
 
 
-def _closed_as(about: IncidentStatus, words: RuleTexts) -> tuple[str, str]:
-    """Return what people closed the incident as, and what that says of the answer; empty texts while it is open."""
-    holds = word(about.said)
-    if about.state != "closed" or holds is None:
-        return "", ""
-    row = _annotation_row(holds.last, words)
-    return row.cause, row.verdict
-
-
 def _annotation_row(annotation: Annotation, words: RuleTexts) -> _AnnotationRow:
     closing = annotation.said
-    cause = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(closing.cause or "")
-    fault = words.title(closing.fault) if closing.fault else ""
     return _AnnotationRow(
         f"{annotation.at:%Y-%m-%d %H:%M}Z",
         closing.who,
         _SAID.get(closing.verdict, closing.verdict),
-        cause or fault,
+        cause_text(closing, words.title),
         annotation,
     )

@@ -23,6 +23,7 @@ from bot.pages.incident_list import (
     find,
 )
 from bot.pages.templates import render
+from bot.policy.resolution_codes import nameless
 from bot.render.text_format import cut
 from bot.store.database import Database
 from kb.model import NOT_FAILED
@@ -120,7 +121,7 @@ def _row(listed_incident: ListedIncident, words: RuleTexts, to: Callable[[int | 
     closed_as, against = "", False
     if listed_incident.word is not None:
         last = listed_incident.word.last.said
-        closed_as = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(last.cause or "") or (
+        closed_as = nameless(last.cause) or (
             "as diagnosed" if last.fault == listed_incident.fault else _short(words.title(last.fault or ""))
         )
         against = bool(listed_incident.word.against)

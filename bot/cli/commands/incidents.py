@@ -123,7 +123,7 @@ def show(
     if as_json:
         say_json(record.report_json)
         return
-    from bot.cli.incident_actions import closed_as, history
+    from bot.cli.incident_actions import closing_lines, history
     from bot.render.report_json import from_json
     from bot.render.terminal import show as print_report
     from bot.render.text_format import shown
@@ -137,7 +137,7 @@ def show(
     say(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}{f', {shown(lived)}' if lived else ''}")
     if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
         say(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
-    for line in closed_as(incident.id):
+    for line in closing_lines(incident.id):
         say(shown(line))
     say("")
     root = Path(incident.bundle) if incident.bundle else None

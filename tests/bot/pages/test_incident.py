@@ -189,12 +189,16 @@ def test_the_line_that_shows_the_cause_stands_in_the_head():
     assert '<p class="key">' not in incident_page(UNKNOWN)
 
 
-def test_what_people_closed_it_as_stands_above_the_answer():
-    """With whether the answer was wrong; an open incident has no such line."""
+@pytest.mark.parametrize("verdict", ["wrong", "right_not_first"])
+def test_what_people_closed_it_as_stands_above_the_answer(verdict):
+    """A cause that people refuted is no headline and no step to take; an open incident shows the answer."""
     at = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
-    said = (Annotation(3, 1, at, Closing("ana", "cli", "wrong", "fault", "storage_io")),)
-    head = incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="closed")).partition("<h1>")[0]
+    said = (Annotation(3, 1, at, Closing("ana", "cli", verdict, "fault", "storage_io")),)
+    page = incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="closed"))
+    told = page.partition("<h1>")[2].partition("</h1>")[0]
 
-    assert "People closed this as: <strong>storage io</strong>" in head
-    assert "the answer was wrong" in head
+    assert "People closed this as" in page.partition("<h1>")[0]
+    assert told == ("storage io" if verdict == "wrong" else "GPU 3 on gpu-017: a GPU fell off the bus")
+    assert ("The answer was wrong: GPU 3 on gpu-017" in page) == (verdict == "wrong")
+    assert page.count("<details") == page.count("</details>")
     assert "People closed this" not in incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="open"))
