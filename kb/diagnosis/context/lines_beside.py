@@ -30,7 +30,7 @@ _ADAPTER = lazy_compile(
 _HOST = lazy_compile(r"(?:\bhttps?://|\bhost=['\"])([\w-]{1,60}(?:\.[\w-]{1,60}){1,6})(?![\w@.-])")
 # a module path of at least three parts behind the word, as in `Parameter at index 8 with name h.3.mlp.weight`
 _PARAMETER = lazy_compile(
-    r"\b(?:[Pp]aram(?:eter)?|[Ww]eight|[Bb]uffer|[Ll]ayer|[Mm]odule)s?\b(?: at index \d{1,9})?(?: with)?(?: name| named| called)?[ :=]{1,3}"
+    r"\b(?i:param(?:eter)?|weight|buffer|layer|module)s?\b(?: at index \d{1,9})?(?: with)?(?: name| named| called)?[ :=]{1,3}"
     r"['\"`]?(?!torch\.|numpy\.|transformers\.|self\.)((?=[A-Za-z_])(?:\w{1,80}\.){2,20}\w{1,80})(?![\w(/]|\.\w)"
 )
 _DATA_FILE = lazy_compile(
