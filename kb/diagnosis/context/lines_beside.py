@@ -22,6 +22,7 @@ from kb.scanning.summary import head_lines, tail_lines
 
 _NEAR = 2048  # bytes between a line and those of the same event
 _SHOWN = 240  # characters of a message that people see at once
+_MESSAGE = 4000  # characters of a message that are searched
 _LINE = 512  # characters of a line that are searched
 _OF_SERVICES = frozenset({"external_network", "access_denied"})
 _ADAPTER = lazy_compile(
@@ -81,7 +82,7 @@ def named_beside(ranked: Ranked, facts: Facts, told: str) -> Iterator[str]:
     """Yield a sentence for each kind of thing that lines beside a fault name; `told`: what the diagnosis says already."""
     best = ranked.best
     fault, first = best.fault.id, best.first
-    message = f"{first.line}\n{first.captures.get('message', '')}"
+    message = f"{first.line}\n{first.captures.get('message', '')}"[:_MESSAGE]
     own = f"{told}\n{message[:_SHOWN]}"
     lines = [line[:_LINE] for line in _beside(ranked, facts)]
     models = [] if fault not in _OF_HUBS or _repositories([own]) else list(_repository(ranked, facts, message, lines))
