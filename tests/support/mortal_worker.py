@@ -21,6 +21,7 @@ from typing import Any
 from unittest import mock
 from urllib.parse import urlsplit
 
+from tests.support.done_once import scanned_once
 from tests.support.paths import DEMO, ROOT
 
 APART = timedelta(minutes=2)  # by the clock of the sender, between two lives: all leases are over
@@ -91,7 +92,14 @@ def main() -> None:
 
     known = knowledge()
     prefilter_of(known)
-    _rehearse(known)
+    with scanned_once():
+        picture = _rehearse(known)
+        # how the picture looks is not the point here
+        with mock.patch("bot.slack.delivery.attachments.png", return_value=picture):
+            _serve(known)
+
+
+def _serve(known: Any) -> None:
     for line in sys.stdin:
         order = Order(**json.loads(line))
         reading, writing = os.pipe()
@@ -119,12 +127,16 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _rehearse(known: Any) -> None:
-    """Import and compile what every run needs."""
+def _rehearse(known: Any) -> bytes:
+    """Import and compile what every run needs; return the picture of an answer."""
     import gc
+    from contextlib import suppress
 
     import httpx
+    from sqlalchemy.orm import configure_mappers
 
+    import bot.config.file
+    import bot.slack.delivery.compose
     import bot.slack.service  # noqa: F401
     import connectors.bundles.connector  # noqa: F401
     from bot.diagnosis.diagnose import diagnose_bundle
@@ -133,18 +145,24 @@ def _rehearse(known: Any) -> None:
     from bot.render.pictures.timeline import loads
     from bot.render.pictures.timeline_svg import draw
     from bot.runtime.redaction import redact
+    from bot.slack.delivery.sender import _certificates
     from bot.slack.messages.answer import answer_message
     from bot.slack.messages.card import Card
 
     answer = diagnose_bundle(known, DEMO, workers=1)
-    png(draw(loads(answer.timeline())))
+    picture = png(draw(loads(answer.timeline())))
     answer_message(answer.report, Card("h-1"))
     redact("a line\n" * 100_000)  # the search through large texts is compiled
     with httpx.Client():  # imports what is between it and the network
         pass
+    configure_mappers()
+    _certificates()
     with Ledger("sqlite://"):
         pass
+    with suppress(ImportError):
+        import psycopg  # noqa: F401
     gc.freeze()  # what is there is not looked at again in each life
+    return picture
 
 
 def _live(order: Order, known: Any, writing: int) -> None:
