@@ -41,10 +41,21 @@ def pytest_collection() -> Generator[None, object, object]:
     """
     gc.disable()
     try:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            _compiled_by_one_worker()
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _compiled_by_one_worker() -> None:
+    """Load the rule base, which modules of tests do when they are imported: the first worker compiles it, the others wait."""
+    with suppress(OSError):
+        cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (cache_dir() / "tests.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            knowledge()
 
 
 @pytest.fixture(scope="session")
