@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
-from kb.anomalies.core.run import JOB, LineRef, RunProfile
+from kb.anomalies.core.run import JOB, RANK, LineRef, RunProfile
 from kb.anomalies.core.severity_words import by_signal, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
@@ -157,7 +157,7 @@ def find_anomalies(
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
-    events = without_aftermath(events, (*still, *drifted), off)
+    events = without_aftermath(events, (*still, *drifted), off, [node for node in run.heard if node.startswith(RANK)])
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
     nodes = _first(nodes, dissent if events else (*still, *drifted))

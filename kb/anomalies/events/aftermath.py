@@ -6,37 +6,41 @@ earlier is known of the rank that it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import RANK
 from kb.anomalies.events.ranking import RankedEvent
 from kb.anomalies.nodes.peers import OddNode
+from kb.anomalies.nodes.verdicts import rank_reported
 
 SURE = 0.5  # score of an event of one rank, after which what others print is what came of it
 LATER = 2.0  # seconds
 
 
 def without_aftermath(
-    events: Sequence[RankedEvent], odd: Sequence[OddNode], off: Mapping[str, float]
+    events: Sequence[RankedEvent], odd: Sequence[OddNode], off: Mapping[str, float], ranks: Collection[str]
 ) -> tuple[RankedEvent, ...]:
     """The events without those that other ranks printed after a rank that is odd, or that alone printed what stands out.
 
-    Exceptions stay: a rank raises them by itself.
+    Exceptions stay: a rank raises them by itself. So does what names that rank by its number. `ranks`: all that printed anything.
     """
     known = [(item.node, corrected(item.spot, off)) for item in odd if item.spot]
     known += [(next(iter(event.nodes)), corrected(event.spot, off)) for event in events if _is_of_one_rank(event)]
     begun = [(node, time) for node, time in known if time is not None]
-    return tuple(event for event in events if event.raised or not _is_later(event, begun, off))
+    return tuple(event for event in events if event.raised or not _is_later(event, begun, off, ranks))
 
 
 def _is_of_one_rank(event: RankedEvent) -> bool:
     return event.score >= SURE and len(event.nodes) == 1 and next(iter(event.nodes)).startswith(RANK)
 
 
-def _is_later(event: RankedEvent, begun: Sequence[tuple[str, float]], off: Mapping[str, float]) -> bool:
-    """Whether ranks other than one that stood out before printed it."""
+def _is_later(
+    event: RankedEvent, begun: Sequence[tuple[str, float]], off: Mapping[str, float], ranks: Collection[str]
+) -> bool:
+    """Whether ranks other than one that stood out before printed it, and do not name that one."""
     when = corrected(event.spot, off)
     if when is None or not all(node.startswith(RANK) for node in event.nodes):
         return False
-    return any(time < when - LATER and node not in event.nodes for node, time in begun)
+    named = rank_reported(event.event, ranks)
+    return any(time < when - LATER and node not in event.nodes and node != named for node, time in begun)

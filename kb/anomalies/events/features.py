@@ -98,6 +98,7 @@ class EventMeasurer:
         self._ignored = self._places(is_ignored)
         self._reporters = Counter(beat.spot.source for beat in run.beats)
         self._turned_in = self._last_step_in()
+        self._prepared = self._last_of_start() if ending.at is None and not ending.well else None
 
     @property
     def wave(self) -> float | None:
@@ -221,8 +222,20 @@ class EventMeasurer:
             places = [spot.offset for spot in spots if spot.source == source]
             return min(places, default=None), len(places) == len(spots) and min(places) > offset
         begun = min((time for spot in spots if (time := self._behind.time(spot)) is not None), default=None)
-        at = self._ending.at
+        at = self._ending.at if self._ending.at is not None else self._prepared
         return begun, at is not None and begun is not None and begun >= at - max(SHORTLY, self._ending.interval)
+
+    def _last_of_start(self) -> float | None:
+        """When the last line came that most nodes print, and a good run as well, once each: the end of what is known of a start."""
+        known = [
+            event
+            for event in self._run.events.values()
+            if len(event.nodes) * 2 > self._nodes and self._fresh(event) == 0.0 and not is_consequence(event.text)
+        ]
+        firsts = [[self._behind.time(seen.spots[0]) for seen in event.nodes.values()] for event in known]
+        return max(
+            (median(times) for several in firsts if (times := [t for t in several if t is not None])), default=None
+        )
 
     def _last_step_in(self) -> tuple[str, int] | None:
         """The source and place of the last step, if the run has no times and only one log."""

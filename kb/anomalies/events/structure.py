@@ -77,7 +77,7 @@ def _strange(measured: Sequence[MeasuredEvent], units: frozenset[str]) -> tuple[
     There are none if new lines come now and then all the time: then some follow the turn by chance.
     """
     new = [item for item in measured if item.fresh >= NEW and not item.consequence and item.begun is not None]
-    new = [item for item in new if item.event.nodes.keys() <= units or is_raised(item.spot.text)]
+    new = [item for item in new if item.event.nodes.keys() <= units or _is_exception(item)]
     few = [item for item in new if len(item.event.nodes) * 2 <= max(2, len(units))]
     sudden = [item for item in few if item.sudden]
     if not sudden:
@@ -90,6 +90,11 @@ def _strange(measured: Sequence[MeasuredEvent], units: frozenset[str]) -> tuple[
     first = [item for item in sudden if (item.begun or 0.0) <= start + AT_ONCE]
     wide = [item for item in new if item not in few and (item.begun or 0.0) > start]
     return [item.event.id for item in first], [item.event.id for item in wide]
+
+
+def _is_exception(item: MeasuredEvent) -> bool:
+    """Whether it is the last line of a traceback, also of one that ended only a thread."""
+    return is_raised(item.spot.text) or is_raised(item.event.text)
 
 
 def _is_first(item: MeasuredEvent, first: float | None) -> bool:

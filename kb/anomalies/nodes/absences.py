@@ -22,6 +22,7 @@ FEWEST_IN_TURN = 4
 NEARLY_ALL = 0.75  # of the peers cry, or go on
 USUAL = 0.7  # share of the peers that print a regular line
 REGULAR = 4  # lines of an event on a node from which on it is regular
+STEADY = 3.0  # times the usual pause, the longest of a steady line
 MISSED = 4.0  # of its usual pauses without the line
 SHORTEST = 2.0  # seconds
 
@@ -159,7 +160,8 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
             for node, (end, spot) in ends.items()
             if usual - end > max(SHORTEST, 2 * interval, MISSED * _pause(regular[node], off))
         ]
-        if len(early) == 1 and len(early) * 4 <= len(ends):
+        steady = sum(_is_steady(seen, off) for seen in regular.values()) * 2 >= len(regular)
+        if len(early) == 1 and len(early) * 4 <= len(ends) and steady:
             node, spot, gap = early[0]
             if node not in found or found[node][0] < event.count:
                 why = f"{_others(len(ends) - 1)} print this for {gap:.0f} s longer"
@@ -235,6 +237,13 @@ def _end(seen: NodeEvent, off: Mapping[str, float]) -> tuple[float, LineRef] | N
     spot = seen.spots[-1]
     time = corrected(spot, off)
     return None if time is None or not spot.dated or len(seen.spots) < 2 else (time, spot)
+
+
+def _is_steady(seen: NodeEvent, off: Mapping[str, float]) -> bool:
+    """Whether an event comes at regular times: chance makes long pauses, too. One pause may be that of lines that were not kept."""
+    times = [time for spot in seen.spots if (time := corrected(spot, off)) is not None]
+    pauses = sorted(after - before for before, after in pairwise(times))[:-1]
+    return not pauses or pauses[-1] <= STEADY * max(1.0, median(pauses))
 
 
 def _pause(seen: NodeEvent, off: Mapping[str, float]) -> float:

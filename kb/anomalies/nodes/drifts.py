@@ -22,6 +22,8 @@ EDGE = 3  # lines at the beginning, and at the end, whose median counts
 USUAL = 0.7  # share of the nodes that print the line
 DOUBLED = 1.0  # powers of two by which a number must have moved
 FAR = 6.0  # spreads of the others' movement
+TWICE = 2.0
+KEPT = 6  # last lines that follow each other
 NOISY = 3.0  # times as much as a number varies from line to line
 STANDS = 0.6  # score of a number that stands
 MOST = 1
@@ -62,8 +64,11 @@ def _of_event(event: RunEvent) -> list[OddNode]:
         far = [
             node
             for node in rows
-            if abs(moved[node] - usual) > max(DOUBLED, FAR * spread, NOISY * noise)
-            and abs(_powers(last[node], end)) > DOUBLED
+            if (
+                abs(moved[node] - usual) > max(DOUBLED, FAR * spread, NOISY * noise)
+                and abs(_powers(last[node], end)) > DOUBLED
+            )
+            or _leaves({other: [line[place] for line in lines] for other, lines in rows.items()}, node)
         ]
         if len(far) == 1:
             node = far[0]
@@ -74,6 +79,15 @@ def _of_event(event: RunEvent) -> list[OddNode]:
             found.append(OddNode(node, score, why, (event.id,), spots[-1], begun))
         found += _standing(event, {node: [line[place] for line in lines] for node, lines in rows.items()})
     return found
+
+
+def _leaves(rows: Mapping[str, Sequence[float]], node: str) -> bool:
+    """Whether a number rises on a rank from line to line until the end, to twice what any other rank ever prints and it did at first."""
+    own, others = rows[node], [value for other, values in rows.items() if other != node for value in values]
+    usual = max(*others, *own[:EDGE], 1.0)
+    return (
+        _grows(own) and own[-EDGE] > TWICE * usual and all(before <= after for before, after in pairwise(own[-KEPT:]))
+    )
 
 
 def _begun(values: Sequence[float], spots: Sequence[LineRef], first: float, last: float) -> float | None:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from kb.anomalies.core.run import RANK, RunEvent
 from kb.anomalies.core.severity_words import is_raised
+from kb.anomalies.core.stamps import STAMPS
 
 FIRST = f"{RANK}0"
 SEVERAL = 2  # ranks that agree, and no more than that share of all
@@ -36,7 +37,7 @@ def rank_reported(event: RunEvent, ranks: Collection[str]) -> str | None:
     named: set[str] | None = None
     for node in speakers:
         for spot in event.nodes[node].spots:
-            text = _message(event.text, spot.text)
+            text = _message(event.text, STAMPS.sub(" ", spot.text))
             found = _ranks_in(text, several=several) & (set(ranks) - {node})
             named = found if named is None else named & found
     return named.pop() if named and len(named) == 1 and not named & set(speakers) else None

@@ -68,6 +68,14 @@ def test_a_heartbeat_that_stops_while_other_lines_go_on_is_found() -> None:
     assert odd.why == "the 7 others print this for 22 s longer"
 
 
+def test_a_line_that_comes_by_chance_does_not_stop() -> None:
+    """It makes long pauses on every rank."""
+    steps = an_event("step done", {rank: [float(second) for second in range(40)] for rank in RANKS})
+    chance = [0.0, 1.0, 2.0, 3.0, 16.0, 17.0, 18.0, 38.0, 39.0]
+    rare = an_event("part mapped", {rank: chance[: 5 if rank == "rank 2" else None] for rank in RANKS})
+    assert absences(a_run(steps, rare), {}, 1.0, None) == ()
+
+
 def test_a_healthy_run_lacks_nothing() -> None:
     """All end within a second of each other."""
     assert absences(a_run(beats({"rank 1": 39, "rank 2": 39})), {}, 1.0, None) == ()

@@ -33,6 +33,16 @@ def test_a_queue_that_dries_up_on_one_rank_is_found() -> None:
     assert [odd.node for odd in drifting(a_run(lambda rank, line: 1 if rank == 3 and line > 3 else 14))] == ["rank 3"]
 
 
+def test_a_queue_that_only_grows_is_found_though_its_length_varies_on_all_ranks() -> None:
+    """It is twice as long as any other ever was, and never shorter again."""
+    (odd,) = drifting(
+        a_run(lambda rank, line: 2 + 13 * line if rank == 4 and line > 2 else (rank * 5 + line * 3) % 9 + 1)
+    )
+    assert odd.node == "rank 4"
+    short = a_run(lambda rank, line: 2 + 2 * line if rank == 4 and line > 2 else (rank * 5 + line * 3) % 9 + 1)
+    assert drifting(short) == ()
+
+
 def test_what_moves_everywhere_or_was_so_from_the_start_is_nothing() -> None:
     """A role has its own numbers; a run that fills its caches does so on all ranks."""
     assert drifting(a_run(lambda _, line: 100.0 * (line + 1))) == ()
