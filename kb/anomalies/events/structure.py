@@ -119,7 +119,7 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
     if _is_first(item, facts.first):
         return max(score, UNCAUGHT)
     if item.event.id in facts.onset:
-        return max(score, ONSET)
+        return max(score, FINAL if item.event.id in facts.finals and item.nodes <= facts.ranks else ONSET)
     if item.event.id in facts.behind or _is_after(item, facts):
         return BEHIND * score
     return _of_ranks(item, score, facts) if len(facts.ranks) >= FEWEST_RANKS and item.nodes <= facts.ranks else score

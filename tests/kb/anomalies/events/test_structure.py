@@ -96,6 +96,7 @@ def test_what_few_ranks_first_began_to_print_when_the_run_turned_is_told() -> No
     wide = on_ranks(an_event("leaving", 1, 52, begun=52.0, sudden=True), *range(7))
     assert scores(wide, first) == [BEHIND * 0.2, ONSET]
     assert scores(wide) == [0.2]
+    assert scores(first, run=a_run({3: first.spot})) == [FINAL]  # also its last word
     launcher = an_event("stopped all", 9, 49, begun=49.0, sudden=True)
     assert scores(launcher, first) == [0.2, ONSET]
     raised = an_event("OwnError: x", 5, 60, raised=True)
