@@ -17,7 +17,7 @@ from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence, skeleton
 from kb.anomalies.core.stamps import STAMPS
 
-FEWEST_RANKS = 4
+FEWEST_RANKS, MOST_RANKS = 4, 512  # compared; more would cost seconds
 AGREED = 2  # steps at which all ranks printed the same before
 ONCE = 2  # lines of a rank up to which they are those of a start
 MOST_VALUES = 12
@@ -64,6 +64,8 @@ def _ranks(run: RunProfile) -> tuple[str, ...]:
 
 def _alike(run: RunProfile, ranks: Sequence[str]) -> Mapping[tuple[str, ...], Sequence[LineRef]]:
     """By the words of an event the lines that are kept of all such events, if all ranks print them."""
+    if not FEWEST_RANKS <= len(ranks) <= MOST_RANKS:
+        return {}
     events: dict[tuple[str, ...], list[RunEvent]] = defaultdict(list)
     for event in sorted(run.events.values(), key=lambda item: item.id):
         if not is_body(event.text) and not is_consequence(event.text):
@@ -71,7 +73,7 @@ def _alike(run: RunProfile, ranks: Sequence[str]) -> Mapping[tuple[str, ...], Se
     found = {}
     for words, several in events.items():
         heard = {node for event in several for node in event.nodes}
-        if len(ranks) >= FEWEST_RANKS and heard == set(ranks) and len(words) > 0:
+        if words and heard == set(ranks):
             spots = [
                 spot
                 for event in several
