@@ -161,6 +161,8 @@ class PatternLookup:
     def _detector(self, key: str, test: DetectorTest) -> PatternResult:
         if test.name == "collective_behind":
             return self._behind(key)
+        if test.name == "collectives_differ":
+            return self._differ(key)
         which = (test.name, tuple(sorted(test.params.items())))
         if which not in self._detected:
             self._detected[which] = tuple(self._detect(test))
@@ -290,6 +292,18 @@ class PatternLookup:
         signals = tuple(
             self._structure_signal(key, behind_rank.stream, behind_rank.status, dict(behind_rank.captures))
             for behind_rank in found
+        )
+        return PatternResult(len(signals), signals, {signal.resource.rank: 1 for signal in signals})
+
+    def _differ(self, key: str) -> PatternResult:
+        timeouts = self.facts.structures("watchdog")
+        if not timeouts:
+            return PatternResult(0, (), {})
+        from kb.metrics.series_detectors.watchdog import collectives_differ  # noqa: PLC0415 - few jobs log it
+
+        signals = tuple(
+            self._structure_signal(key, rank.stream, rank.timeout, dict(rank.captures))
+            for rank in collectives_differ(timeouts)
         )
         return PatternResult(len(signals), signals, {signal.resource.rank: 1 for signal in signals})
 

@@ -83,6 +83,8 @@ def needles_of(pattern: Pattern) -> Iterator[Needle]:
             yield Needle((_triggers(pattern.structure.kind),))
     elif pattern.detect is not None and pattern.detect.name == "collective_behind":
         yield Needle((_triggers("watchdog_status"),))
+    elif pattern.detect is not None and pattern.detect.name == "collectives_differ":
+        yield Needle((_triggers("watchdog"),))
     elif pattern.detect is not None or pattern.series is not None:
         yield Needle((_STEPS,))
     else:

@@ -47,9 +47,10 @@ def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Sus
             prints.setdefault(rank, what)
         for (teller, _), (other, _) in pairwise(told[:2]):
             named.setdefault(teller, other)
-    return with_scores(
+    found = with_scores(
         Suspect("rank", places.node_of(rank), rank, why=why) for rank, why in list(_odd_ones(prints, named))[:SUSPECTS]
     )
+    return found or _differing_waits(facts, places)
 
 
 def _differing_waits(facts: Facts, places: Places) -> tuple[Suspect, ...]:

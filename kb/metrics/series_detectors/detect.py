@@ -93,4 +93,4 @@ BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Se
 }
 AGAIN = 0.1  # share of the last step below which a run did not resume from a checkpoint, but began
 COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # compare earlier with later points
-JOB_DETECTORS = ("collective_behind",)  # runs over structures of all streams, not over one series
+JOB_DETECTORS = ("collective_behind", "collectives_differ")  # run over structures of all streams, not over one series

@@ -1,14 +1,16 @@
-"""Detects a rank that never joined a collective, from the status lines of c10d's watchdogs."""
+"""Detects ranks that never joined a collective or joined another one, from the lines of c10d's watchdogs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from kb.model import Structure
 from kb.report import ranges
 from kb.values import dataclass
 
 _POINT_TO_POINT = ("SEND", "RECV", "COALESCED")
+_SAME_SIZE = ("ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")  # all ranks pass as much
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,65 @@ def collective_behind(
                     words += (("behind_waits", "yes"), ("own_wait", f"{operation} {own[rank]}".strip()))
                 found.append(BehindRank(stream, item, words))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingRank:
+    """A rank that timed out in another collective than other ranks of its group did under the same number."""
+
+    stream: int
+    timeout: Structure
+    captures: tuple[tuple[str, str], ...]
+
+
+def collectives_differ(timeouts: Sequence[tuple[int, Structure]]) -> tuple[DifferingRank, ...]:
+    """Return the ranks whose watchdogs report another operation or size under a number than the other ranks of the group.
+
+    `timeouts`: the collectives that ranks report as timed out. If one collective is the usual one, only the ranks with others are
+    returned. Lines that name no group count as one group if each rank reports one number.
+    """
+    groups: dict[str, dict[int, tuple[int, Structure]]] = {}
+    several: set[str] = set()
+    for stream, item in timeouts:
+        group, rank = str(item.fields.get("pg") or ""), _rank(item)
+        if rank is None or item.fields.get("op") in _POINT_TO_POINT:
+            continue
+        first = groups.setdefault(group, {}).setdefault(rank, (stream, item))[1]
+        if first.fields.get("seq") != item.fields.get("seq"):
+            several.add(group)
+    return tuple(
+        found
+        for group, ranks in groups.items()
+        if group or group not in several
+        for number in sorted({str(item.fields.get("seq")) for _, item in ranks.values()})
+        for found in _differing({rank: at for rank, at in ranks.items() if str(at[1].fields.get("seq")) == number})
+    )
+
+
+def _differing(ranks: Mapping[int, tuple[int, Structure]]) -> list[DifferingRank]:
+    """Return the ranks of one group and number whose collective is not the usual one."""
+    said = {rank: _collective(item) for rank, (_, item) in ranks.items()}
+    counted = Counter(said.values()).most_common()
+    if len(counted) < 2 or not _unlike([what for what, _ in counted]):
+        return []
+    usual = counted[0][0] if counted[0][1] > counted[1][1] else None
+    odd = sorted(rank for rank, what in said.items() if what != usual)
+    named = ("rank " if len(odd) == 1 else "ranks ") + ranges(odd)
+    both = " and ".join(f"{operation} of {size or 'unknown size'}" for (operation, size), _ in counted[:2])
+    words = (("differing", named), ("collectives", both), ("number", str(ranks[odd[0]][1].fields.get("seq"))))
+    return [DifferingRank(*ranks[rank], words) for rank in odd]
+
+
+def _collective(timeout: Structure) -> tuple[str, str]:
+    """Return the operation and its number of elements."""
+    return str(timeout.fields.get("op") or ""), str(timeout.fields.get("numel_in") or "")
+
+
+def _unlike(collectives: Sequence[tuple[str, str]]) -> bool:
+    """Whether operations differ, or sizes of one that has the same on all ranks."""
+    if len({operation for operation, _ in collectives}) > 1:
+        return True
+    return collectives[0][0] in _SAME_SIZE and len({size for _, size in collectives if size}) > 1
 
 
 def _rank(structure: Structure) -> int | None:

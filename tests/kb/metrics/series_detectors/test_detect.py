@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kb.metrics.series_detectors.detect import DETECTORS, detect
 from kb.metrics.series_detectors.finding import SeriesFinding
-from kb.metrics.series_detectors.watchdog import collective_behind
+from kb.metrics.series_detectors.watchdog import collective_behind, collectives_differ
 from kb.model import RESIZED, ProgressPoint, Resource, Structure
 from kb.scanning.summary import POINTS
 
@@ -968,3 +968,44 @@ def test_the_next_of_several_trainings_begins_at_a_high_loss() -> None:
     calm, high = noisy(0.45, 0.01, 30), noisy(0.85, 0.01, 30)
     assert one("loss_spike", [*run(calm, 500, 0.6), *run([5.2, 3.5, *high], 530, 0.01)]) is None
     assert one("loss_spike", [*run(calm, 500, 0.6), *run([5.2, 3.5, *high], 530, 0.9)]) is not None
+
+
+# collectives_differ
+
+
+def sized(rank: int, size: int, seq: int = 7, **fields: str) -> tuple[int, Structure]:
+    """A timeout with the size of its collective."""
+    stream, item = timeout(rank, seq, **fields)
+    return (stream, replace(item, fields={**item.fields, "numel_in": str(size)}))
+
+
+def test_the_rank_with_another_size_under_the_same_number() -> None:
+    """Three ranks reduce a bucket, one a counter."""
+    (found,) = collectives_differ([sized(0, 708), sized(1, 708), sized(2, 1), sized(3, 708)])
+    assert found.stream == 2
+    assert dict(found.captures) == {
+        "differing": "rank 2", "collectives": "ALLREDUCE of 708 and ALLREDUCE of 1", "number": "7",
+    }  # fmt: skip
+
+
+def test_of_two_ranks_neither_is_the_odd_one() -> None:
+    """Without a usual collective, both are returned; another operation is enough."""
+    found = collectives_differ([sized(0, 5, op="BROADCAST", pg=""), sized(1, 5, pg="")])
+    assert [dict(rank.captures)["differing"] for rank in found] == ["ranks 0-1", "ranks 0-1"]
+
+
+@pytest.mark.parametrize(
+    "timeouts",
+    [
+        [sized(0, 9), sized(1, 9)],
+        [sized(0, 9), sized(1, 1, pg="2")],
+        [sized(0, 9), sized(1, 1, seq=8)],
+        [sized(0, 9, op="ALLTOALL_BASE"), sized(1, 1, op="ALLTOALL_BASE")],
+        [sized(0, 9, op="COALESCED"), sized(1, 1, op="COALESCED")],
+        [sized(0, 9, pg=""), sized(0, 9, seq=8, pg=""), sized(1, 1, pg="")],
+    ],
+    ids=["alike", "other group", "other number", "uneven by nature", "point to point", "unnamed groups"],
+)
+def test_timeouts_that_show_no_difference(timeouts: list[tuple[int, Structure]]) -> None:
+    """The same collective, other groups or numbers, or sizes that may differ."""
+    assert collectives_differ(timeouts) == ()
