@@ -22,12 +22,14 @@ from kb.facts.run_ends import (
     is_forwarded,
     is_of_tracker,
     of_helper,
+    of_one_process,
     save_lost,
     save_repeated,
     stops_as_asked,
 )
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
+from kb.facts.turned_to_nan import turned_to_nan
 from kb.model import ProgressPoint, Structure
 from kb.scanning.summary import head_lines, tail_lines
 from kb.values import dataclass
@@ -137,7 +139,7 @@ def _stream_ends(facts: Facts, index: int, *, short: bool) -> Mapping[str, EndSi
     if all(is_forwarded(line) for _, line in lines):
         lines = _before_forwarded(stream)
     for end in end_lines(lines):
-        if is_of_tracker(end.line) and short:
+        if (is_of_tracker(end.line) and short) or (stream.one_failed and of_one_process(end.line)):
             continue
         if end.how not in found and _is_last(facts, index, end.offset, end.line):
             found[end.how] = EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
@@ -230,6 +232,11 @@ def _against(facts: Facts) -> Iterator[EndSign]:
         if saving is not None:
             yield EndSign("a save began and its end is not logged", index, saving.offset, saving.line)
         yield from _trouble_after_end(facts, index)
+        broken = turned_to_nan(head_lines(stream.summary), tail_lines(stream.summary))
+        if broken is not None:
+            yield EndSign(
+                "a number that was finite at the start is nan up to the end", index, broken[0], broken[1][:_SHOWN]
+            )
     yield from _left_behind(facts)
 
 

@@ -87,6 +87,7 @@ _ASKED_TO_STOP = lazy_compile(
 )
 _LEAVES = lazy_compile(r"(?i)\b(?:safe|saved|written|leaving|exiting|stopping)\b")
 COLOUR = lazy_compile(r"\x1b\[[\d;]{0,12}m")
+_ONE_PROCESS = lazy_compile(r"\bProcess \d{1,9} exits successfully")
 _FORWARDED = lazy_compile(r"(?:\x1b\[[\d;]{0,8}m)?\((?:[^()\n]{1,80} )?pid=\d{1,9}\b")
 # A sentence about the future, a condition, a part, another job or a failure is not an end.
 _NO_END = lazy_compile(
@@ -273,6 +274,11 @@ def stops_as_asked(line: str) -> bool:
 def is_of_tracker(line: str) -> bool:
     """Whether a tracker reports that it is done, as it does after a failure, too."""
     return COLOUR.sub("", line[:_CUT]).startswith("wandb: ") and "success" not in line
+
+
+def of_one_process(line: str) -> bool:
+    """Whether an end is that of one process of several, as a launcher reports it."""
+    return _ONE_PROCESS.search(line[-_CUT:]) is not None
 
 
 def is_forwarded(line: str) -> bool:

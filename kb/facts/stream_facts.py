@@ -19,7 +19,7 @@ from kb.facts.chained_exceptions import (
 )
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.late_lines import cancelled_at, driver_ended
-from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, stops_as_planned
+from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, of_one_process, stops_as_planned
 from kb.facts.stages import Offsets, Stages
 from kb.facts.starts import Course, begun_again, later_starts
 from kb.facts.training_series import BAR, REDRAWN, steps_over_epochs, training_series
@@ -68,6 +68,8 @@ class StreamFacts:
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
         excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
         self.ends = [structure for structure in summary.structures if structure.kind == "run_end"]
+        if self.one_failed:
+            self.ends = [end for end in self.ends if not of_one_process(end.line)]
         self.completed = max((end.offset for end in self.ends if end.fields.get("how") == "completed"), default=None)
         excused += self._threads_after_end()
         excused += self._helpers_after_end()
@@ -305,6 +307,13 @@ class StreamFacts:
         done = self.completed is not None and self.completed > offset
         done = done or any(start <= offset < end for start, end in self._excused)
         return self.resumed(offset) and not done and self.steps_after(offset) < PROGRESS_AFTER
+
+    @cached_property
+    def one_failed(self) -> bool:
+        """Whether a launcher reports that a process failed and no step follows: that others then end well proves nothing."""
+        exits = (item for item in self.summary.structures if item.kind == "launcher_exit")
+        failed = (item for item in exits if str(item.fields.get("exitcode") or "0") != "0")
+        return any(not self.steps_after(item.offset) for item in failed)
 
     @cached_property
     def _work(self) -> tuple[tuple[WorkCount, ...], ...]:

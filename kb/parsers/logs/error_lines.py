@@ -44,7 +44,10 @@ _GAVE_UP = lazy_compile(
 # a progress bar drawn before the line, without a newline between them
 _BAR_BEFORE = lazy_compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
 # of the tools that load environment modules: the job script goes on, unless it stops at the first error
-_SHELL = lazy_compile(rb"Unable to locate a modulefile for '|Lmod has detected the following error")
+# what a job's script goes on after; of Git, what programs ask that record their version
+_SHELL = lazy_compile(
+    rb"Unable to locate a modulefile for '|Lmod has detected the following error|^fatal: not a git repository\b"
+)
 _CALM_LEVEL = lazy_compile(
     rb"(?:^|[\s\[(|<-])(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|TRACE)(?=$|[\s\])|>:,-])|(?:^|[\s\[])[IW]\d{4} \d\d:"
 )

@@ -23,7 +23,7 @@ _OVER = lazy_compile(
     rb"|resum(?:ed|ing) normal|resumed (?:the )?(?:upload|download|sync|stream)"
     rb"|(?:going|carrying) on(?: without|$)|(?:continuing|proceeding) (?:without|anyway)"
     rb"|\bstart(?:ing|ed) over (?:at|from) (?:\w+[ =]){0,2}\d"
-    rb"|handled by warn_and_continue|found a (?:batch size|micro.?batch) that fits|left in place\b|setting TMPDIR to /"
+    rb"|silently ignoring the lookup\b|handled by warn_and_continue|found a (?:batch size|micro.?batch) that fits|left in place\b|setting TMPDIR to /"
 )
 _LOST = lazy_compile(
     rb"(?i)(?:fail(?:ed|ure|ing|s)?|error|exceeded|exhausted|timed out|unable|could not|refused)\b(?!.{0,120}\b(?:resolved|recovered|restored|re-?established|re-?connected|re-?opened|succeeded|is back|came back)).{0,200}\bafter \d+|giv(?:ing|en) up|\bfatal|abort|not (?:be )?(?:resolved|recovered|restored)|could not be|never"
@@ -65,7 +65,7 @@ READERS: tuple[Reader, ...] = (
         name="recovery",
         trigger=r"succeeded (?:on|after|at) |retry (?:was |has )?succe|(?:attempt|retry|try) #?\d+ .{0,12}succe|re-?connected|re-?opened"
         r"|re-?mounted|re-?established|recovered|(?:is|was|are|been|error|outage|issue) resolved|restored|going on|carrying on|start(?:ing|ed) over (?:at|from) "
-        r"|continuing (?:without|anyway)|proceeding without|after \d+ (?:retr|attempts|tries)|came back|back up|resum(?:ed|ing) normal"
+        r"|silently ignoring|continuing (?:without|anyway)|proceeding without|after \d+ (?:retr|attempts|tries)|came back|back up|resum(?:ed|ing) normal"
         r"|Resized to \d|second attempt|third attempt|next attempt|\(attempt #?[2-9]|\d retried|warn_and_continue|size that fits|left in place|TMPDIR to /",
         read=_read_over,
         after=2048,

@@ -270,7 +270,7 @@ def test_a_page_answers_what_a_reader_of_a_report_asks(book, few_rules):
     heads = [line[3:] for line in page.splitlines() if line.startswith("## ")]
     assert heads[:4] == ["Summary", "Cause", "Impact", "Remediation"]
     assert heads[-3:] == ["References", "Examples", "Near misses"]
-    assert "4. **Check memory usage** (read-only): " in page
+    assert "1. **Check memory usage** (read-only): " in page
     assert "   Command: `nvidia-smi --query-compute-apps=pid,used_memory --format=csv`" in page
     assert "[cuda-out-of-memory](memory/cuda-out-of-memory.md)" in index
     row = next(line for line in index.splitlines() if line.startswith("| disk_full |"))

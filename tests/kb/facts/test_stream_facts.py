@@ -192,6 +192,25 @@ def test_a_script_outlives_a_command_that_fails() -> None:
 
 
 @pytest.mark.parametrize(
+    ("failed", "later", "completed"),
+    [("", "", True), ("-6", "", False), ("-6", "step 4/9 | loss 2.5\n", True)],
+)
+def test_one_process_that_failed_leaves_the_end_of_the_others_unproven(
+    failed: str, later: str, completed: bool
+) -> None:
+    """Unless steps follow: then the launcher's word is of an earlier attempt."""
+    head = "n{}: [2026-03-06 00:17:3{},100] [{}] [launch.py:{}] "
+    end = head.format(2, 5, "INFO", "347:main") + "Process 4411 exits successfully.\n"
+    exit_ = (
+        head.format(3, 3, "ERROR", "321:sigkill_handler")
+        + f"['/usr/bin/python3', '-u', 'fit.py'] exits with return code = {failed}\n"
+    )
+    steps = "".join(f"step {at}/9 | loss 2.5\n" for at in (1, 2, 3))
+    known = StreamFacts(scanned(steps + (exit_ if failed else "") + later + end, BOOK))
+    assert (known.completed is not None) is completed
+
+
+@pytest.mark.parametrize(
     ("above", "steps", "went_on"),
     [
         ("ERROR:root:Unable to import plots.\n", 1, True),

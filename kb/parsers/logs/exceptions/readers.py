@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kb.model import Scalar, Structure
-from kb.parsers.logs.error_lines import error_level, message_in_record, message_of
+from kb.parsers.logs.error_lines import error_level, is_calm, message_in_record, message_of
 from kb.parsers.logs.exceptions.chain import links_before, spawned_before, thread_before, to_structures
 from kb.parsers.logs.exceptions.exception_line import (
     CLASS_SUFFIX,
@@ -34,6 +34,7 @@ from kb.parsers.logs.exceptions.survived import (
     ignored_by_python,
     in_finalizer,
     in_generated_code,
+    lines_follow,
     of_the_shell,
     survived_by_program,
 )
@@ -88,6 +89,7 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
         or in_generated_code(window, line_start(window, at), raised.offset, raised.frames)
         or at_shutdown(raised.message)
         or survived_by_program(window, line_start(window, at), raised.offset)
+        or (is_calm(line) and lines_follow(window, line_at(window, raised.offset)[1]))
     ):
         shared["lived_with"] = "yes"
     elif _logged_import(window, line_start(window, at), raised.name):
@@ -223,6 +225,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     )
     kept = frames.kept()
     excused = excused or in_generated_code(window, start, at, kept)
+    excused = excused or (is_calm(line) and lines_follow(window, after))
     if excused or at_shutdown(exception[2]) or of_the_shell(exception[2]) or _handled(kept, exception[1], exception[2]):
         shared["lived_with"] = "yes"
     elif _logged_import(window, start, exception[1]):

@@ -112,6 +112,11 @@ def _retries_below(window: bytes, position: int) -> bool:
     return len(following) > _CALM_LINES and _RETRIES.search(following[0]) is not None
 
 
+def lines_follow(window: bytes, position: int) -> bool:
+    """Whether a few further lines follow: what a program logged below the level of an error did not end it."""
+    return sum(bool(line.strip()) for _, _, line in lines_from(window, position, 2 * _CALM_LINES)) >= _CALM_LINES
+
+
 def _calm_after(window: bytes, position: int) -> bool:
     """Whether there are further lines and none of them reports trouble, or the first reports that the program continues."""
     following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()][:_CALM_LINES]

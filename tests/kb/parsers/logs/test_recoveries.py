@@ -20,6 +20,7 @@ def reads(line: bytes) -> int:
         b"WARN shard 0017 unreadable, continuing without it",
         b"INFO tracker: Network error resolved after 0:00:42, resuming normal operation.",
         b"connection error to the store recovered after 3 retries",
+        b"Access to model acme/base is restricted. Please log in. - silently ignoring the lookup for the file config.json in acme/base.",
         b"round 2 lost an actor, starting over at it=30",
     ],
 )

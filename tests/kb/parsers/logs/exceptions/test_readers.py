@@ -547,6 +547,27 @@ def test_code_from_a_string_that_ended_the_program(above, below, expected, frame
     assert again[0].fields.get("lived_with") == expected
 
 
+@pytest.mark.parametrize(
+    ("level", "below", "expected"),
+    [
+        ("WARNING", "loading weights\nweights loaded\nready\n", "yes"),
+        ("WARNING", "", None),
+        ("ERROR", "loading weights\nweights loaded\nready\n", None),
+    ],
+)
+def test_an_exception_logged_as_a_warning(level, below, expected):
+    """The program that wrote it below the level of an error went on, if further lines follow."""
+    head = f"(Core pid=77) {level} 06-25 16:32:09 [kernels.py:40] "
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/srv/kernels.py", line 38, in find',
+        "    import fast",
+        "ImportError: no fast",
+    ]
+    found = structures(READERS, "".join(f"{head}{line}\n" for line in lines) + below)
+    assert {item.fields.get("lived_with") for item in found} == {expected}
+
+
 def test_an_error_in_a_destructor():
     """The interpreter prints and ignores what a destructor raises, also where another thread's lines split the report."""
     text = trace("AttributeError: 'NoneType' object has no attribute 'flush'", "__del__")
