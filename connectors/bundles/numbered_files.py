@@ -25,6 +25,10 @@ _OTHER = frozenset(
     | {"split", "cycle", "boot", "sample", "day", "id", "config", "cfg", "lr", "bs", "h", "m", "s"}
 )
 _ROTATED = frozenset({"log", "txt"})  # `train.log.1` is an older part of a log
+_FOLDERS = frozenset(
+    {"executors", "workers", "ranks", "processes", "tasks", "trainers", "gpus"}
+)  # `executors/9/stderr`
+_STREAM = lazy_compile(r"(?i)(?<![a-z])(?:std)?(?:out|err)(?![a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ def with_numbers(streams: Sequence[StreamRef]) -> list[StreamRef]:
             for series, number in _numbers(ref):
                 found[series][number].append(ref.uri)
     counted = {series: files for series, files in found.items() if _of_processes(series, files)}
+    counted |= {series: files for series, files in found.items() if _is_beside(series, files, counted)}
     told: dict[str, set[int]] = defaultdict(set)
     for files in counted.values():
         for number, (uri,) in files.items():
@@ -62,7 +67,9 @@ def _numbers(ref: StreamRef) -> Iterator[tuple[_Series, int]]:
         if match[2] != "." or word not in _ROTATED or end < len(name):
             yield _Series(above, f"{name[:start]}*{name[end:]}", word), int(match[3])
     last = _NUMBER.search(folder[-200:])
-    if last is not None and last[1] and folder.endswith(last[0]) and folder != node:
+    if folder.isdigit() and len(folder) <= 4 and before.rpartition("/")[2].lower() in _FOLDERS:
+        yield _Series(before, f"*/{name}", "process"), int(folder)
+    elif last is not None and last[1] and folder.endswith(last[0]) and folder != node:
         yield _Series(before, f"{folder[: -len(last[3])]}*/{name}", last[1].lower()), int(last[3])
 
 
@@ -71,6 +78,20 @@ def _of_processes(series: _Series, files: Mapping[int, Sequence[str]]) -> bool:
     if series.word in _OTHER or set(files) != set(range(len(files))) or any(len(uris) > 1 for uris in files.values()):
         return False
     return len(files) >= (2 if series.word in _PROCESS else _FEWEST)
+
+
+def _is_beside(
+    series: _Series, files: Mapping[int, Sequence[str]], counted: Mapping[_Series, Mapping[int, Sequence[str]]]
+) -> bool:
+    """Whether the files are the other streams of processes that a series counts: not all write to standard error."""
+    alike = [other for other in counted if _one_stream(other) == _one_stream(series)]
+    most = max((len(counted[other]) for other in alike), default=0)
+    return series not in counted and max(files) < most and all(len(uris) == 1 for uris in files.values())
+
+
+def _one_stream(series: _Series) -> tuple[str, str]:
+    """A series with one name for both streams of a process."""
+    return series.folder, _STREAM.sub("*", series.rest)
 
 
 def _numbered(ref: StreamRef, numbers: set[int], *, several: bool) -> StreamRef:

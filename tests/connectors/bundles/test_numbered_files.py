@@ -24,6 +24,7 @@ def ranks(*names: str) -> list[tuple[int | None, int | None]]:
         "gpu{}.log",
         "device_{}/train.log",
         "task-{}.log",
+        "executors/{}/stderr",
     ],
 )
 def test_a_series_from_zero_names_ranks(form: str) -> None:
@@ -64,3 +65,11 @@ def test_a_series_in_each_of_several_folders_counts_within_a_node() -> None:
 def test_a_file_with_a_rank_of_its_own_keeps_it() -> None:
     """A name that says `rank` is not read again."""
     assert ranks(*(f"gpu{3 - rank}.rank{rank}.log" for rank in range(4))) == [(rank, None) for rank in range(4)]
+
+
+def test_errors_of_few_processes_belong_to_those_of_the_series() -> None:
+    """Not every process writes to standard error; a number beyond the series is none of its processes."""
+    out = [f"mill_{rank}-stdout.log" for rank in range(4)]
+    assert ranks(*out, "mill_1-stderr.log", "mill_3-stderr.log")[4:] == [(1, None), (3, None)]
+    assert ranks(*out, "mill_7-stderr.log")[4:] == [(None, None)]
+    assert ranks(*out, "kiln_1-stderr.log")[4:] == [(None, None)]
