@@ -201,6 +201,8 @@ def shared_speaker(streams: Sequence[StreamRef]) -> re.Pattern[bytes] | None:
 
 def _speaker(ref: StreamRef, head: bytes, shared: re.Pattern[bytes] | None) -> re.Pattern[bytes] | None:
     """Return how the lines of a stream name its ranks, or its one rank, if in a form of their own."""
+    if ref.kind == "kernel" and ref.resource.rank is None:  # a journal may be that of the job's units
+        return rank_prefix_of(head)
     if ref.kind != "job":
         return None
     return (shared or rank_prefix_of(head)) if ref.resource.rank is None else own_prefix_of(head, ref.resource.rank)

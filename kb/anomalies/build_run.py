@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from kb.anomalies.core.own_ranks import with_own_ranks
+from kb.anomalies.core.own_ranks import of_job, with_own_ranks
 from kb.anomalies.core.run import (
     RANK,
     LineRef,
@@ -75,6 +75,7 @@ def build_run(
     growing: dict[str, _EventBuilder] = {}
     voices = []
     tables = [with_own_ranks(table, job.world_size if job else None) for table in tables]
+    tables = [of_job(table, job.world_size if job else None) for table in tables]
     tables = by_number(tables, job.world_size if job else None)
     shared = ranks_apart(tables, job.world_size if job else None)
     tables = by_file(tables)

@@ -55,6 +55,9 @@ _PAIR = re.compile(  # logfmt or JSON; the number may be behind a word: `"pod": 
     rb"(?<![\w.-])(?P<key>[A-Za-z][A-Za-z_]{0,23})(?P<equals>=\"?|\": ?\"?)(?P<name>[^\"\s\\{}:,=]{0,60}(?<![A-Za-z])(?=[A-Za-z])|)(?P<word>(?:[A-Za-z]{1,24}[@/._-]?)?)"
     rb"(?P<number>\d{1,5})(?!\w|-|\.\d)"
 )
+_SUFFIX = re.compile(
+    rb"(?P<before>[(\[<{](?P<word>[A-Za-z][A-Za-z_]{0,23})[ :=#_-]?)(?P<number>\d{1,5})(?P<behind>[)\]>}])[ \t\r]{0,4}$"
+)
 _KEY = re.compile(rb"\"[A-Za-z_.]{1,40}\": ?")
 _NOT_GLOBAL = re.compile(
     rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?"
@@ -77,12 +80,36 @@ class _Numbers:
     values: list[int] = field(default_factory=list)
     kinds: dict[bytes, set[int]] = field(default_factory=lambda: defaultdict(set))
     beside: dict[int, Counter[bytes]] = field(default_factory=lambda: defaultdict(Counter))  # the words before each
+    within: dict[tuple[int, bytes], Counter[bytes]] = field(default_factory=lambda: defaultdict(Counter))  # by kind
 
-    def add(self, line: int, value: int, behind: bytes) -> None:
-        """Add the number of a line, by the words that say what kind of line it is."""
+    def add(self, line: int, value: int, behind: bytes, words: bytes | None = None) -> None:
+        """Add the number of a line, by the words that say what kind of line it is. `words`: those before it."""
+        kind = b" ".join(_LETTERS.findall(behind)[:6])
         self.lines.setdefault(line, value)
         self.values.append(value)
-        self.kinds[b" ".join(_LETTERS.findall(behind)[:6])].add(value)
+        self.kinds[kind].add(value)
+        if words is not None:
+            self.beside[value][words] += 1
+            self.within[value, kind][words] += 1
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether nearly always the same words stand before a number."""
+        return all(max(words.values()) >= PRESENT * words.total() for words in self.beside.values())
+
+    @property
+    def is_global(self) -> bool:
+        """Whether no two nodes seem to count from 0 each: the words before a number are its own, or go with the kind of line.
+
+        A logger and a level go with the kind of line; a node does not.
+        """
+        if self.is_steady:
+            return True
+        again = [words for words in self.within.values() if words.total() > 1]
+        total = sum(words.total() for words in again)
+        return (
+            total >= PRESENT / 2 * len(self.values) and sum(max(words.values()) for words in again) >= PRESENT * total
+        )
 
 
 def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
@@ -105,8 +132,7 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     found: dict[Form, _Numbers] = defaultdict(_Numbers)
     for index, line in enumerate(map(message_of, lines)):
         for form, value, words, rest in _numbers(line):
-            found[form].add(index, value, rest)
-            found[form].beside[value][words] += 1
+            found[form].add(index, value, rest, words)
     fitting = [
         form
         for form, numbers in found.items()
@@ -120,7 +146,7 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     learned = None if best is None else _compiled(best)
     if learned is not None and _holds_behind(learned, lines, named):
         return _with_name(learned, lines)
-    return key
+    return key or (_suffix_of(lines, named) if share <= ENOUGH else None)
 
 
 def shared_prefix_of(heads: Sequence[bytes]) -> re.Pattern[bytes] | None:
@@ -199,6 +225,20 @@ def _key_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[b
     return re.compile(rb"(?<![\w.-])(?P<key>%s)%s%s%s(?P<rank>0{1,5})(?!\w|-|\.0)" % (name, equals, before, word))
 
 
+def _suffix_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[bytes] | None:
+    """The word in brackets at the end of the lines behind which their rank stands: `(task 3)`."""
+    found: dict[tuple[bytes, bytes], _Numbers] = defaultdict(_Numbers)
+    for index, line in enumerate(lines):
+        match = _SUFFIX.search(line)
+        if match is not None and not _NOT_GLOBAL.fullmatch(match["word"]):
+            found[match["before"], match["behind"]].add(index, int(match["number"]), line[: match.start()])
+    fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines)) and _agrees(numbers, named)]
+    if len(fitting) != 1:
+        return None
+    before, behind = map(re.escape, fitting[0])
+    return re.compile(rb"(?P<key>%s)(?P<rank>0{1,5})%s[ \t\r]{0,4}(?:\n|\Z)" % (before, behind))
+
+
 def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
     """The numbers of a prefix by their form, the words before them, and the rest of the line; no part of a time."""
     stamp = _STAMP.search(line, 0, PREFIX)
@@ -228,8 +268,7 @@ def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
         often = sum(len(ranks) >= max(FEWEST_RANKS, len(count) / 2) for ranks in numbers.kinds.values())
         if back < BACK_IN_TURN * len(changes) or often < KINDS_IN_TURN:
             return False
-    # A rank is on one node: of a number that several nodes count from 0, the rank is not known.
-    return all(max(words.values()) >= PRESENT * words.total() for words in numbers.beside.values())
+    return numbers.is_global
 
 
 def _agrees(numbers: _Numbers, named: Sequence[int | None]) -> bool:
@@ -257,7 +296,7 @@ def _is_global(numbers: _Numbers) -> bool:
 def _names_host(numbers: _Numbers) -> bool:
     """Whether the words before a rank are the same in its lines and those of some other ranks, but not of all."""
     hosts = {words.most_common(1)[0][0] for words in numbers.beside.values()}
-    return 1 < len(hosts) < len(numbers.beside)
+    return numbers.is_steady and 1 < len(hosts) < len(numbers.beside)
 
 
 def _with_name(form: re.Pattern[bytes], lines: Sequence[bytes]) -> re.Pattern[bytes]:

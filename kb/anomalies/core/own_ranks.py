@@ -1,4 +1,8 @@
-"""Takes numbers that stand where lines name their rank, and that the job cannot have as a rank, for none: a launcher's process id."""
+"""Corrects what tables say of ranks by what the job can have.
+
+A number that stands where lines name their rank, and that the job cannot have as a rank, is none: a launcher's process id. A machine's
+journal whose lines are those of the job's ranks is a log of the job.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from kb.templates.template import Occurrence, TemplatePlace
 
 FAR_APART = 8  # times as high as their number, ranks are none
 FEW = 0.25  # share of the ranks that may be none
+FEWEST_RANKS = 3  # of a journal that is a log of the job
+MOSTLY = 0.6  # of its lines name a rank
 
 
 def with_own_ranks(table: TemplateTable, world_size: int | None = None) -> TemplateTable:
@@ -22,6 +28,15 @@ def with_own_ranks(table: TemplateTable, world_size: int | None = None) -> Templ
     templates = {name: _without(seen, strange) for name, seen in table.templates.items()}
     endings = {rank: place for rank, place in table.endings.items() if rank not in strange}
     return replace(table, templates=templates, endings=endings)
+
+
+def of_job(table: TemplateTable, world_size: int | None = None) -> TemplateTable:
+    """The table as one of the job's logs, if it is a journal in which all of the job's ranks write most of the lines."""
+    spoken = sum(sum(seen.ranks.values()) for seen in table.templates.values())
+    every = len(table.endings) >= FEWEST_RANKS and len(table.endings) == (world_size or max(table.endings) + 1)
+    if table.ref.kind != "kernel" or not every or spoken < MOSTLY * table.events:
+        return table
+    return replace(table, ref=replace(table.ref, kind="job"))
 
 
 def _without(seen: Occurrence, ranks: frozenset[int]) -> Occurrence:

@@ -9,6 +9,7 @@ import pytest
 from bot.diagnosis.template_pool import tables
 from connectors.bundles.streams import discover
 from kb.anomalies.build_run import build_run
+from kb.model import Job
 from kb.templates.masking import LineKind, fold, shape_of
 from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_prefix_of
 
@@ -77,6 +78,53 @@ def test_the_form_of_a_prefix_is_learned(form: str) -> None:
 def test_other_numbers_are_no_ranks(form: str) -> None:
     """They repeat per node, rise, or are no number of the process."""
     assert rank_prefix_of(a_log(form)) is None
+
+
+LOGGERS = ("mill.io", "mill.core.pulse", "mill.io.reader", "mill.core", "mill.core", "mill.feed")
+
+
+def with_loggers(form: str, ranks: int = 8, lines: int = 300) -> bytes:
+    """Lines of ranks in turn by chance, each with its logger, which goes with the text and not with the rank."""
+    chance, told = Random(5), []
+    for number in range(lines):
+        kind = chance.randrange(len(TEXTS))
+        text = TEXTS[kind].format(n=number)
+        told.append(form.format(logger=LOGGERS[kind], rank=chance.randrange(ranks), text=text, second=number % 60))
+    return "\n".join([*told, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "2026-03-01 10:00:{second:02d},500 - {logger} - w{rank:02d}: {text}",
+        "2026-03-01 10:00:{second:02d},500: {logger}.cc:41] {text} (seat {rank})",
+        "2026-03-01 10:00:{second:02d} {text} [worker={rank}]",
+    ],
+)
+def test_a_rank_behind_a_logger_or_at_the_end_is_learned(form: str, tmp_path) -> None:
+    """What stands before it goes with the kind of line; the last word in brackets may be the speaker."""
+    path = tmp_path / "train.log"
+    path.write_bytes(with_loggers(form))
+    run = build_run(tables(discover([path]).streams, year=2026, workers=1).tables)
+    (window,) = [event for event in run.events.values() if "window shuffled" in event.text]
+    assert set(window.nodes) == {f"rank {rank}" for rank in range(8)}
+
+
+@pytest.mark.parametrize(
+    "form", ["10:00:{second:02d} {text} (gpu {rank})", "10:00:{second:02d} {text} (took {rank} ms)"]
+)
+def test_a_last_number_of_a_device_or_an_amount_is_no_rank(form: str) -> None:
+    """Devices are counted on each node, and an amount is followed by its unit."""
+    assert rank_prefix_of(with_loggers(form)) is None
+
+
+def test_a_journal_of_a_jobs_units_is_a_log_of_the_job(tmp_path) -> None:
+    """Its lines are the ranks'; one that names only some of the job's ranks stays the machine's."""
+    path = tmp_path / "journal.txt"
+    path.write_bytes(with_loggers("2026-03-01T10:00:{second:02d}+0000 red mill@{rank}[41]: {text}"))
+    found = tables(discover([path]).streams, year=2026, workers=1).tables
+    assert build_run(found).heard == {f"rank {rank}" for rank in range(8)}
+    assert "rank 3" not in build_run(found, job=Job(world_size=16)).heard
 
 
 def test_steps_of_epochs_are_no_ranks() -> None:
