@@ -74,9 +74,11 @@ _BODY = lazy_compile(
     r"|^.{1,80}\bFile (?:\"|<\*>).{0,300}, line "
 )
 
-# What ends a process that cannot report it: killed, a bad address, a bus error, an illegal instruction; not what launchers and watchdogs send.
+# What ends a process that cannot report it: killed, a bad address, a bus error, an illegal instruction, a timer, a limit; not what launchers and watchdogs send.
 _SIGNAL = lazy_compile(
-    r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE)\b|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|7|8|9|11)\b|\bsignal:? (?:4|7|8|9|11)\b|(?<!aborted \()core dumped|segmentation fault|bus error)"
+    r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE|TRAP|ALRM|XCPU|XFSZ|SYS)\b"
+    r"|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|5|7|8|9|11|14|24|25|31)\b|\bsignal:? (?:4|5|7|8|9|11|14|24|25|31)\b"
+    r"|\bcode=(?:killed|dumped), status=(?:4|5|7|8|9|11|14|24|25|31)\b|(?<!aborted \()core dumped|segmentation fault|bus error)"
 )
 _STOPPED = lazy_compile(r"(?i)\bSIGTERM\b|\bsignal:? 15\b|signalexception|keyboardinterrupt|\bterminated\W*$")
 _IGNORED = lazy_compile(

@@ -21,6 +21,7 @@ _RANK = re.compile(
 )
 _MEMBER = re.compile(  # as launchers number what they started
     r"(?i)\b(?:process|member|replica|child|task|worker)[ #]{1,2}(\d{1,6})\b(?![.:]\d)(?=[^:;]{0,60}?\b(?:exited|ended|left|died|failed|gone|crashed|terminated|was killed)\b)"
+    r"|\w@(\d{1,6})\.service: \w|\bexited: [A-Za-z][\w:.-]{0,60}[_-](\d{1,6}) \("  # systemd, supervisord
 )
 _LOCAL = re.compile(r"(?i)\blocal[ _]rank\W{0,3}(\d{1,6})\b(?![.:]\d)")  # of a launcher; of one node, the rank
 _WORD = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
@@ -44,7 +45,7 @@ class NodeNames:
         found = {self._nodes[word] for word in _WORD.findall(text) if word in self._nodes}
         found |= {self._addresses[item] for item in _ADDRESS.findall(text)[:MOST_ADDRESSES] if item in self._addresses}
         if ranks:
-            told = ["".join(item) for item in _RANK.findall(text)] + _MEMBER.findall(text)
+            told = ["".join(item) for item in _RANK.findall(text)] + ["".join(item) for item in _MEMBER.findall(text)]
             found |= {self._ranks[rank] for item in told[:MOST_ADDRESSES] if (rank := int(item)) in self._ranks}
         if ranks and self._one_node:
             local = (int(rank) for rank in _LOCAL.findall(text)[:MOST_ADDRESSES])

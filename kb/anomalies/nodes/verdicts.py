@@ -20,6 +20,9 @@ _POINTED = re.compile(
     r"(?i)(?:\b(?:of|from|by|at|on|for|is|are|was|to|with|member|worker|client|seat|node|stage|peer|replica|shard|part|actor|slot|neighbou?r|host"
     r"|absent|missing|lost|late|odd|suspects?|blames?|outliers?|dissent\w*|apart(?: from (?:them|these|it))?)\W{1,3}|[{\[(#])(?:r|w)?(\d{1,5})(?![\w.]*\d| ?(?:%|[kMG]?i?B\b|m?s\b))"
 )
+_MEMBER = re.compile(  # a number that can be nothing else
+    r"(?i)\b(?:ranks?|workers?|members?|seats?|holders?|peers?|clients?|replicas?)\W{1,2}(?:r|w)?(\d{1,5})(?![\w.]*\d)"
+)
 _ANY = re.compile(r"(?<![\w.#])(\d{1,5})(?![\w.]*\d| ?(?:%|[kMG]?i?B\b|m?s\b))")
 _RATIO = re.compile(r"\b\d{1,9} ?(?:of|/|to|out of) ?\d{1,9}\b")  # parts of a whole, and votes
 
@@ -45,8 +48,9 @@ def rank_reported(event: RunEvent, ranks: Collection[str]) -> str | None:
 
 def _ranks_in(text: str, *, several: bool) -> set[str]:
     plain = _RATIO.sub(" ", text)
-    pattern = _ANY if several else _POINTED
-    return {f"{RANK}{int(number)}" for number in pattern.findall(plain)}
+    members = _MEMBER.findall(plain)
+    found = members if len(set(members)) == 1 else (_ANY if several else _POINTED).findall(plain)
+    return {f"{RANK}{int(number)}" for number in found}
 
 
 def _message(text: str, line: str) -> str:

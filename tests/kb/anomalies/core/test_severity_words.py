@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised
+from kb.anomalies.core.severity_words import by_signal, is_body, is_consequence, is_raised
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,18 @@ def test_an_exception_behind_a_launchers_prefix_is_one() -> None:
 def test_words_on_a_lost_peer_and_on_a_child_are_consequences(text: str) -> None:
     """Another said why."""
     assert is_consequence(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "silent"),
+    [
+        ("mill@3.service: Main process exited, code=dumped, status=25/XFSZ", True),
+        ("mill@3.service: Main process exited, code=exited, status=4/NOPERMISSION", False),
+        ("failed (exitcode: -14) local_rank: 1 (pid: 41)", True),
+        ("failed (exitcode: -15) local_rank: 1 (pid: 41)", False),  # launchers send it
+        ("  exitcode  : -6 (pid: 41)", False),  # who aborts says why
+    ],
+)
+def test_a_signal_that_a_process_does_not_survive_leaves_it_no_word(line: str, *, silent: bool) -> None:
+    """A timer or a limit of the system does so, too."""
+    assert by_signal(line) is silent

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
 from kb.anomalies.nodes.members import odd_status, of_launchers
+from kb.anomalies.nodes.mentions import NodeNames
 
 LOG = "launcher.log"
 
@@ -47,3 +50,23 @@ def test_the_one_rank_with_another_status_stands_out() -> None:
     assert (odd.node, odd.why) == ("rank 4", "the launcher reports status 0 for it, 1 for the others")
     assert odd_status(a_run(*a_table(1, 1, 1, 0, 0, 1))) is None
     assert odd_status(a_run(*a_table(1, 1, 1, 1, 1, 1))) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "systemd[1]: mill@2.service: Main process exited, code=killed, status=9/KILL",
+        "WARN exited: mill_2 (terminated by SIGSEGV (core dumped); not expected)",
+        "worker 2 of the pool left with 4",
+    ],
+)
+def test_a_supervisor_names_the_member_that_ended(line: str) -> None:
+    """By the instance of a unit, the number of a program, or its word."""
+    spots = [LineRef("a.log", rank, f"up as {rank}", None, 1.0, f"rank {rank}", rank) for rank in range(4)]
+    nodes = {spot.node: NodeEvent(1, (spot,), {("a.log", spot.rank): 1}) for spot in spots}
+    run = RunProfile(
+        {"e": RunEvent("e", "up as <*>", None, nodes)},
+        voices=tuple(RunSource("a.log", s.node, s.rank, 1, s) for s in spots),
+    )
+    named = NodeNames(run).of(LineRef("launcher.log", 0, line, None, 2.0, "launcher.log", None), ranks=True)
+    assert named == {"rank 2"}

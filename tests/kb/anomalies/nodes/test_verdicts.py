@@ -27,6 +27,8 @@ def an_event(text: str, *lines: tuple[int, str]) -> RunEvent:
         ("no pulse of <*> for <*> s, folding up", "no pulse of 3 for 7 s, folding up"),
         ("<*> of <*> at the gate, absent: <*>", "7 of 8 at the gate, absent: 3"),
         ("ballot <*> to <*> at step <*>, the one is <*>", "ballot 7 to 1 at step 40, the one is 3"),
+        ("member <*> is silent, the mean is <*> parts", "member 3 is silent, the mean is 5 parts"),
+        ("rank <*> is elsewhere, on <*> others", "rank 3 is elsewhere, on 4 others"),
         ("apart from them: {<*>: <*>}", "apart from them: {3: '9f8186c83e'}"),
     ],
 )
