@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import JOB, RANK, LineRef, NodeEvent, RunProfile
+from kb.anomalies.core.run import JOB, RANK, LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised, is_stopped
 from kb.anomalies.nodes.odd_stacks import odd_stack
 from kb.anomalies.nodes.peers import OddNode, ended_early
@@ -158,7 +158,8 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
         early = [
             (node, spot, usual - end)
             for node, (end, spot) in ends.items()
-            if usual - end > max(SHORTEST, 2 * interval, MISSED * _pause(regular[node], off))
+            if usual - end - _silence(event, end, usual, off)
+            > max(SHORTEST, 2 * interval, MISSED * _pause(regular[node], off))
         ]
         steady = sum(_is_steady(seen, off) for seen in regular.values()) * 2 >= len(regular)
         if len(early) == 1 and len(early) * 4 <= len(ends) and steady:
@@ -167,6 +168,13 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
                 why = f"{_others(len(ends) - 1)} print this for {gap:.0f} s longer"
                 found[node] = (event.count, OddNode(node, 0.5, why, (event.id,), spot))
     return [odd for _, odd in found.values()]
+
+
+def _silence(event: RunEvent, since: float, until: float, off: Mapping[str, float]) -> float:
+    """The longest time between, in which no node printed the event: then none could be missed."""
+    times = [time for seen in event.nodes.values() for spot in seen.spots if (time := corrected(spot, off)) is not None]
+    within = sorted(time for time in times if since <= time <= until)
+    return max((after - before for before, after in pairwise(within)), default=0.0)
 
 
 def _one_less(run: RunProfile) -> list[OddNode]:

@@ -20,6 +20,7 @@ from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile, Step
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_mild, is_uneasy
 from kb.anomalies.core.stamps import STAMPS
 from kb.anomalies.nodes.peers import number_ends, numbers_in
+from kb.anomalies.time.shared_counts import shared_count
 
 FEWEST = 5  # lines of a node
 FEW = 3  # lines of each of `SEVERAL` nodes or more, which count the same
@@ -67,13 +68,25 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
     found: list[_Count] = []
     for event in sorted(run.events.values(), key=lambda item: item.id):
         alone = len(event.nodes) == 1 < wanted and event.count >= FEWEST_ALONE
-        if (len(event.nodes) >= wanted or alone) and not _is_of_trouble(event, alone=alone):
+        if (
+            (len(event.nodes) >= wanted or alone)
+            and not _is_of_trouble(event, alone=alone)
+            and not _of_members(event, run)
+        ):
             found += _counts_of(event, timed=timed)
     best = _step_count(found)
+    shared = shared_count(run) if best is None or best.often < FEWEST else None
+    if shared is not None and (best is None or len(shared.beats) > best.count):
+        return RepeatingSteps((max(shared.beats, key=lambda beat: beat.step),), shared.pace)
     if best is None:
         return RepeatingSteps()
     losses = _with_steps(run.losses, best.rows)
     return RepeatingSteps(losses or tuple(row[-1] for row in best.rows), None if losses else _pace(best.rows))
+
+
+def _of_members(event: RunEvent, run: RunProfile) -> bool:
+    """Whether it is a line for each member of the job, in one log: their numbers rise, too."""
+    return len(event.nodes) == 1 and str(event.count) == run.settings.get("world_size")
 
 
 def _is_of_trouble(event: RunEvent, *, alone: bool) -> bool:
