@@ -6,12 +6,13 @@ Without a good run the first comparison is skipped and the later ones work on ev
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
-from kb.anomalies.core.run import JOB, RANK, LineRef, RunProfile
+from kb.anomalies.core.run import JOB, RANK, LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
@@ -95,6 +96,8 @@ def measure_run(
 ) -> RunView:
     """Measure a run. `known`: by source and offset what a rule's knowledge adds; `pool`: what healthy runs of any job print."""
     run = align_clocks(run, run.start)
+    if _never_rises(run.beats):
+        run = replace(run, beats=(), losses=run.losses or tuple(run.beats))
     if not run.beats:
         repeated = RepeatingSteps(run.anchors) if run.anchors else repeating_steps(run)
         run = replace(run, beats=repeated.beats, pace=repeated.pace)
@@ -118,6 +121,14 @@ def measure_run(
         measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)
     fresh = {name: item.fresh for name, item in compared.items()}
     return RunView(run, off, course, turned, ending, tuple(measure.all()), fresh)
+
+
+def _never_rises(beats: Sequence[StepLine]) -> bool:
+    """Whether each rank repeats the same number in all of its step lines: its own, as that of its place in the world."""
+    steps: dict[str, list[int]] = defaultdict(list)
+    for beat in beats:
+        steps[f"{beat.spot.source} {beat.spot.rank}"].append(beat.step)
+    return bool(steps) and all(len(set(own)) == 1 for own in steps.values()) and max(map(len, steps.values())) > 2
 
 
 def find_anomalies(
@@ -252,7 +263,7 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
     at = seen.ending.at
     if at is None and events:
         at = corrected(events[0].spot, seen.off)
-    told = [(event.event.id, event.score) for event in events if not event.consequence]
+    told = [(event.event.id, event.score) for event in events if not event.consequence or by_signal(event.spot.text)]
     found = suspects(seen.run, seen.fresh, told, TurningPoint(at, seen.ending.interval, seen.ending.crashed), seen.off)
     if found or not told or len(seen.run.kinds()) > 1:
         return found

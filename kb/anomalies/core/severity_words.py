@@ -47,7 +47,7 @@ _CONSEQUENCE = lazy_compile(
     r"(?i)closing signal|killing subprocess|exits with return code|childfailederror|root cause \(first observed|failed \(exitcode"
     r"|send(?:ing)? (?:sig|signal)|sigterm|connection (?:was )?(?:reset|closed|aborted) by|connection reset|remote process exited|broken pipe"
     r"|watchdog thread terminated|watchdog caught collective|failure detected by watchdog|some nccl operations have failed"
-    r"|terminate called after throwing|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
+    r"|terminate called (?:after throwing|without an active)|one or more process\w* .{0,40}terminated with|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
     r"|primary job +terminated|job to be terminated|first process to do so|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating)"
     r"|signalexception|keyboardinterrupt|processraisedexception|waiting for unfinished jobs|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
     r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|\bFAILED$|^terminated$"
@@ -65,6 +65,7 @@ _ASIDE = lazy_compile(
 _RAISED = lazy_compile(
     r"^(?:\[[\w:.-]{1,40}\]:? ?)*(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Exit|Interrupt|Failure|Expired)(?:: |$)"
     r"|^(?:\[[\w:.-]{1,40}\]:? ?)*(?:[a-z_]\w*\.)+(?:error|timeout|gaierror|herror): "
+    r"|^(?:\[[\w:.-]{1,40}\]:? ?)*thread '[^'\n]{1,60}'(?: \(\d{1,9}\))? panicked at \S"  # of Rust
 )
 _FRAMED = lazy_compile(r"\[in [^\[\]]{1,80} \([^()]{1,80}\)\]$")
 _BODY = lazy_compile(
@@ -72,6 +73,9 @@ _BODY = lazy_compile(
     r"|^.{0,60}\[rank(?:<\*>|\d+)\]:(?: {2,}\S|\s*[\^~]+\s*$)"  # below an unknown prefix
     r"|^.{0,60}\bException in thread [^\n:]{1,60}:\s*$"  # its traceback follows
     r"|^.{1,80}\bFile (?:\"|<\*>).{0,300}, line "
+    r"|^.{0,80}\bat (?:[\w$.\[\] <>*]{1,120} \()?[^\s()]{1,200}:(?:\d+|<\*>):(?:\d+|<\*>)\)?$"  # a frame of JavaScript
+    r"|^.{0,80}\bNode\.js v(?:\d|<\*>)\S{0,20}$|^.{0,80}[\w./-]+\.[cm]?[jt]s:(?:\d+|<\*>)$|^.{0,80}:? +throw new \w"
+    r"|^note: run with `RUST_BACKTRACE"
 )
 
 # What ends a process that cannot report it: killed, a bad address, a bus error, an illegal instruction, a timer, a limit; not what launchers and watchdogs send.

@@ -145,6 +145,8 @@ class _EvidenceCollector:
         self._run, self._fresh, self._off = run, fresh, off
         self.found = {node: NodeEvidence() for node in sorted({*run.nodes, *run.heard} - {JOB})}
         self._heard = sorted(run.heard - {JOB})
+        self._names = NodeNames(run)
+        self._reporters: set[str] = set()  # nodes that report on another
         self._events = [event for event in run.events.values() if not is_part(event)]
         self._moment = TurningPoint(moment.at, moment.interval, moment.crashed, self._wave(moment.at))
 
@@ -271,7 +273,12 @@ class _EvidenceCollector:
             event = self._run.events[name]
             nodes = [node for node in event.nodes if node in self.found]
             other = rank_reported(event, ranks)
+            killed = self._killed(event)
+            if killed is not None:
+                odd = OddNode(killed, worth, "its launcher reports the signal that ended it", (name,))
+                self.found[killed].take("reported", worth, odd)
             if other is not None:
+                self._reporters |= event.nodes.keys()
                 by = "another one reports" if len(nodes) == 1 else f"{len(nodes)} others report"
                 self.found[other].take("reported", worth, OddNode(other, worth, f"{by} its number", (name,)))
                 worth *= REPORTER  # noqa: PLW2901 - it speaks of another
@@ -283,6 +290,14 @@ class _EvidenceCollector:
             for node in nodes:
                 part = worth * self._rare(len(nodes))
                 self.found[node].take("told", part, OddNode(node, part, why, (name,)))
+
+    def _killed(self, event: RunEvent) -> str | None:
+        """The one rank that a launcher's line on a signal names."""
+        spots = [spot for seen in event.nodes.values() for spot in seen.spots if by_signal(spot.text)]
+        if not spots or any(node.startswith(RANK) for node in event.nodes):
+            return None
+        named = frozenset[str]().union(*(self._names.of(spot, ranks=True) for spot in spots)) & self.found.keys()
+        return next(iter(named)) if len(named) == 1 else None
 
     # What others print about the node, and what it does not print
 
@@ -315,7 +330,7 @@ class _EvidenceCollector:
 
     def _naming(self) -> Iterator[tuple[LineRef, str, frozenset[str]]]:
         """Lines of trouble since the turn that name other nodes: the line, its node, the others."""
-        names, at = NodeNames(self._run), self._moment.at
+        names, at = self._names, self._moment.at
         for event in filter(self._is_trouble, self._events):
             for node, seen in event.nodes.items():
                 for spot in seen.spots:
@@ -414,7 +429,7 @@ class _EvidenceCollector:
     def by_status(self) -> None:
         """The rank that ended with another status than the others."""
         odd = odd_status(self._run)
-        if odd is not None and odd.node in self.found:
+        if odd is not None and odd.node in self.found and odd.node not in self._reporters:
             self.found[odd.node].take("status", 1.0, odd)
 
 

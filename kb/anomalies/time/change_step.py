@@ -28,6 +28,7 @@ MANY = 8  # steps on either side whose mean is compared although they vary
 _STEP = re.compile(r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b")
 STALLED = 600.0  # seconds without a step, at least
 LOOSE = 10  # maximum difference in steps between two counters of the same steps
+RISING = 3  # values before one that a loss on the rise exceeds
 FIRST_STEPS = 3  # slow in every run
 
 
@@ -249,11 +250,19 @@ def _loss(course: StepCourse) -> StepChange | None:
         spread = median([abs(v - usual) for v in before]) * 1.4826 + 0.01 * abs(usual)
         after = [v for _, v in points[place : place + 5] if v is not None]
         if value - usual > 8 * spread and value > 1.25 * usual and min(after) - usual > 4 * spread and len(after) >= 2:
-            told = f"the loss rises from {usual:.4g} to {value:.4g} and stays there"
-            return StepChange(
-                course.beats[i].step, "loss", course.beats[i : i + 3], told, 1 + (value - usual) / (spread * 10)
-            )
+            start, first = _start_of_rise(points, place)
+            told = f"the loss rises from {usual:.4g} to {first:.4g} and stays there"
+            beats = course.beats[start : start + 3]
+            return StepChange(beats[0].step, "loss", beats, told, 1 + (value - usual) / (spread * 10))
     return None
+
+
+def _start_of_rise(points: Sequence[tuple[int, float | None]], place: int) -> tuple[int, float]:
+    """Where a loss began to rise, at a place at which it has risen: each value from there on is above the `RISING` before it."""
+    values = [value if value is not None else math.inf for _, value in points]
+    while place > RISING and values[place - 1] > max(values[place - 1 - RISING : place - 1]):
+        place -= 1
+    return points[place][0], values[place]
 
 
 def is_stalled(course: StepCourse, over: float | None) -> bool:

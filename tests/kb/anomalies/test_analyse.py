@@ -364,3 +364,11 @@ def test_the_last_line_that_names_a_rank_is_called_so() -> None:
         "the last line that names rank 3: it is silent",
         "the last line of rank 3: it is silent",
     ]
+
+
+def test_a_number_that_each_rank_repeats_is_no_step() -> None:
+    """Its place in the world, as `3/4`, stands where others print the step."""
+    run = a_run(BROKEN, steps=12)
+    stuck = replace(run, beats=tuple(replace(item, step=3) for item in run.beats))
+    assert look(stuck, None).step is None
+    assert look(run, None).step == 13

@@ -14,6 +14,10 @@ from kb.anomalies.core.severity_words import by_signal, is_body, is_consequence,
         ("[default3]:Exception in thread reader:", True),
         ("Exception in thread reader: the queue is closed", False),  # nothing follows it
         ("ValueError: row 7 has 3 columns", False),
+        ("mill | 10:00:01:     at turn (/home/user/mill.js:55:50)", True),
+        ("    throw new MillJam(wheel)", True),
+        ("meet at noon (hall 3:1:2)", False),
+        ("Node.js v20.1.0", True),
     ],
 )
 def test_the_header_of_a_thread_s_traceback_is_no_event(line: str, *, part: bool) -> None:
@@ -41,6 +45,7 @@ def test_an_exception_behind_a_launchers_prefix_is_one() -> None:
     """As torchrun and others put before each line of a process."""
     assert is_raised("[default2]:ValueError: part 30 is too wide")
     assert not is_raised("[default2]:a ValueError: was met")
+    assert is_raised("thread 'worker-3' panicked at src/mill.rs:18:9:")
 
 
 @pytest.mark.parametrize(

@@ -219,3 +219,14 @@ def test_only_the_first_by_its_own_time_reported_trouble_first() -> None:
     found = named(replace(run, events=undated), new=("window 17 rejected", "chunk of the reader is invalid"))
     assert found
     assert "reported trouble first" not in " ".join(node.why for node in found)
+
+
+def test_a_rank_that_its_launcher_saw_end_by_a_signal_is_first() -> None:
+    """It cannot say so itself; the launcher's words for the others' ends are no signal."""
+    killed, left = "worker 4 exited with exit code -11", "worker 2 exited with exit code 1"
+    run = by_rank(a_job((7, killed, 1.0), (7, left, 2.0), (2, "link is down, giving up", 1.5), level="error"))
+    told = [(killed, 0.9), ("link is down, giving up", 0.5)]
+    fresh = {name: float(name in (killed, left, "link is down, giving up")) for name in run.events}
+    first = suspects(run, fresh, told, MOMENT, {})[0]
+    assert first.node == "rank 4"
+    assert "its launcher reports the signal" in first.why

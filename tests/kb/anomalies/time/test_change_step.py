@@ -113,3 +113,12 @@ def test_clocks_without_fractions_show_only_much_slower_steps() -> None:
     some = [6.0 + float(number // 3) for number in range(30)]
     assert [change.why for change in changes(clocked(fast + much))] == ["slower"]
     assert changes(clocked(fast + some)) == ()
+
+
+def test_a_loss_turns_where_it_begins_to_rise() -> None:
+    """Not where it is far above all that came before; a value that is no higher than those before it is none of the rise."""
+    losses = [2.0 - 0.1 * step for step in range(15)] + [0.62, 0.75, 0.97, 2.95, 5.2, 9.1, 10.9]
+    beats = tuple(beat(step, float(step), loss=loss) for step, loss in enumerate(losses, 1))
+    (change,) = changes(course_of(RunProfile({}, beats=beats), {}))
+    assert change.step == 17
+    assert change.beats[0].loss == 0.75
