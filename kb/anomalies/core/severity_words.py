@@ -47,7 +47,7 @@ _CONSEQUENCE = lazy_compile(
     r"(?i)closing signal|killing subprocess|exits with return code|childfailederror|root cause \(first observed|failed \(exitcode"
     r"|send(?:ing)? (?:sig|signal)|sigterm|connection (?:was )?(?:reset|closed|aborted) by|connection reset|remote process exited|broken pipe"
     r"|watchdog thread terminated|watchdog caught collective|failure detected by watchdog|some nccl operations have failed"
-    r"|terminate called (?:after throwing|without an active)|one or more process\w* .{0,40}terminated with|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
+    r"|terminate called (?:after throwing|without an active)|one or more process\w* .{0,40}terminated with|^job (?:has )?failed\W*$|\bcollectives? (?:was |were )?aborted|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
     r"|primary job +terminated|job to be terminated|first process to do so|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating)"
     r"|signalexception|keyboardinterrupt|processraisedexception|waiting for unfinished jobs|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
     r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|\bFAILED$|^terminated$"

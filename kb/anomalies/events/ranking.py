@@ -106,10 +106,8 @@ def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
     Beside a cause, consequences are left out, but not the launcher's word that a signal ended a process.
     """
     told = [ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD]
-    if any(not ranked_event.consequence for ranked_event in told):
-        told = [
-            ranked_event for ranked_event in told if not ranked_event.consequence or by_signal(ranked_event.spot.text)
-        ]
+    causes = [item for item in told if not item.consequence or by_signal(item.spot.text)]
+    told = causes or told
     told = _without_copies(_with_first_report(told, weighed))
     return tuple(told) or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)
 

@@ -12,7 +12,7 @@ from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import JOB, RANK, LineRef, NodeEvent, RunEvent, RunProfile
-from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised, is_stopped
+from kb.anomalies.core.severity_words import by_signal, is_body, is_consequence, is_raised, is_stopped
 from kb.anomalies.nodes.odd_stacks import odd_stack
 from kb.anomalies.nodes.peers import OddNode, ended_early
 
@@ -35,7 +35,7 @@ def absences(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
         *ended_early(run, off, interval),
         *cry,
         *_stopped(run, off, interval, at),
-        *(() if cry else (*_one_less(run), *_in_turn(run, off))),
+        *(() if cry else (*_one_less(run, off), *_in_turn(run, off))),
     ):
         found.setdefault(odd.node, odd)
     last = last_lines(run)
@@ -177,16 +177,16 @@ def _silence(event: RunEvent, since: float, until: float, off: Mapping[str, floa
     return max((after - before for before, after in pairwise(within)), default=0.0)
 
 
-def _one_less(run: RunProfile) -> list[OddNode]:
+def _one_less(run: RunProfile, off: Mapping[str, float]) -> list[OddNode]:
     """The one rank that did not print a regular line once more, where all others printed it equally often and nobody reports an error.
 
     So it is when all wait for one: each came as far as the others, and the one did not come to the next line.
     """
     units = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
-    usual = _last_usual(run)
+    usual, last = _last_usual(run), last_lines(run)
     behind: dict[str, tuple[int, str]] = {}
     for event in sorted(run.events.values(), key=lambda item: item.id):
-        cries = is_raised(event.text) or is_consequence(event.text)
+        cries = is_raised(event.text) or is_consequence(event.text) or _of_signal(event)
         if cries and any(
             spot.offset > usual.get((node, spot.source), -1)
             for node, seen in event.nodes.items()
@@ -194,16 +194,37 @@ def _one_less(run: RunProfile) -> list[OddNode]:
         ):
             return []
         counts = {node: seen.count for node, seen in event.nodes.items() if node in units}
-        if cries or len(units) <= FEWEST_PEERS or len(counts) < len(units) or min(counts.values()) < REGULAR:
+        if cries or len(units) <= FEWEST_PEERS or len(counts) < len(units):
             continue
         most = max(counts.values())
         fewer = [node for node, count in counts.items() if count != most]
-        if len(fewer) == 1 and counts[fewer[0]] == most - 1:
+        if len(fewer) != 1 or counts[fewer[0]] != most - 1:
+            continue
+        if most > REGULAR or (most > 1 and _came_after(event, last.get(fewer[0]), off)):
             behind[fewer[0]] = (event.count, event.id)
     if len(behind) != 1:
         return []
     ((node, (_, name)),) = behind.items()
     return [OddNode(node, 0.6, f"the {len(units) - 1} others printed one more regular line", (name,))]
+
+
+def _of_signal(event: RunEvent) -> bool:
+    """Whether a launcher says in it that a signal ended a process: then that one is missed."""
+    return any(by_signal(seen.spots[0].text) for seen in event.nodes.values())
+
+
+def _came_after(event: RunEvent, last: LineRef | None, off: Mapping[str, float]) -> bool:
+    """Whether all other nodes printed an event once more after the last line of one, which is none of it.
+
+    Else they may print it in turn.
+    """
+    if last is None or any(spot.offset == last.offset for spot in event.nodes[last.node].spots):
+        return False
+    spots = [seen.spots[-1] for node, seen in event.nodes.items() if node != last.node]
+    if all(spot.source == last.source for spot in spots):
+        return all(spot.offset > last.offset for spot in spots)
+    ended, times = corrected(last, off), [corrected(spot, off) for spot in spots]
+    return ended is not None and all(time is not None and time > ended for time in times)
 
 
 def _in_turn(run: RunProfile, off: Mapping[str, float]) -> list[OddNode]:

@@ -33,6 +33,16 @@ NEARLY_ALL = 0.75
 TROUBLE = 0.35  # harm from which on an event indicates trouble
 MOST_FOREST = 5
 REPORTER = 0.3  # how much it counts against a rank to print what stands out, if that is about another
+OF_A_REPORT = (
+    "says",
+    "new",
+    "first",
+    "forest",
+    "early",
+    "mute ranks",
+    "quiet",
+    "status",
+)  # how a reporter is unlike others
 EVERYBODY = 0.25  # how much it counts to be named where most are
 _OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is about one line
 
@@ -104,6 +114,7 @@ def node_evidence(
         look.by_told(told)
         look.by_shape()
         look.by_status()
+        look.excuse_reporters()
     return {node: found for node, found in look.found.items() if node in comparable}
 
 
@@ -429,8 +440,14 @@ class _EvidenceCollector:
     def by_status(self) -> None:
         """The rank that ended with another status than the others."""
         odd = odd_status(self._run)
-        if odd is not None and odd.node in self.found and odd.node not in self._reporters:
+        if odd is not None and odd.node in self.found:
             self.found[odd.node].take("status", 1.0, odd)
+
+    def excuse_reporters(self) -> None:
+        """A rank that reports on another has words of its own, and ends by that before the others, with another status."""
+        for node in self._reporters & self.found.keys():
+            worth = self.found[node].worth
+            worth.update({ground: REPORTER * worth[ground] for ground in OF_A_REPORT if ground in worth})
 
 
 def is_of_a_line(why: str) -> bool:

@@ -77,7 +77,7 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
     best = _step_count(found)
     shared = shared_count(run) if best is None or best.often < FEWEST else None
     if shared is not None and (best is None or len(shared.beats) > best.count):
-        return RepeatingSteps((max(shared.beats, key=lambda beat: beat.step),), shared.pace)
+        return RepeatingSteps(shared.beats, shared.pace)
     if best is None:
         return RepeatingSteps()
     losses = _with_steps(run.losses, best.rows)

@@ -90,13 +90,13 @@ def _marks(run: RunProfile, off: Mapping[str, float]) -> Iterator[tuple[float | 
 
 @dataclass(frozen=True, slots=True)
 class _InterludeLine:
-    """A line of an interlude: when, and after which step line it comes; the step it names; the event's id and source."""
+    """A line of an interlude: when, and after which step line it comes; the step it names; the event's id and speaker."""
 
     time: float | None
     place: int
     step: int
     event: str
-    source: str
+    speaker: tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,9 @@ def _learned(clock: _StepClock, events: Mapping[str, RunEvent], off: Mapping[str
                 time = corrected(spot, off)
                 place = clock.place(spot, time)
                 if place is not None and place >= 0:
-                    lines.append(_InterludeLine(time, place, clock.course.beats[place].step, event.id, spot.source))
+                    lines.append(
+                        _InterludeLine(time, place, clock.course.beats[place].step, event.id, (spot.source, spot.rank))
+                    )
     lags: dict[str, list[float]] = defaultdict(list)
     steps: dict[str, set[int]] = defaultdict(set)
     for line in lines:
@@ -233,9 +235,9 @@ def _since(kind: _InterludeKind, events: Mapping[str, RunEvent], clock: _StepClo
 
 
 def _said_by_all(event: RunEvent, lines: Sequence[_InterludeLine]) -> bool:
-    """Whether all sources that ever print it did."""
-    return {line.source for line in lines if line.event == event.id} == {
-        spot.source for seen in event.nodes.values() for spot in seen.spots
+    """Whether all that ever print it did: ranks may share a log."""
+    return {line.speaker for line in lines if line.event == event.id} == {
+        (spot.source, spot.rank) for seen in event.nodes.values() for spot in seen.spots
     }
 
 

@@ -38,7 +38,7 @@ _NOTHING = Prefix()
 # The start of a line with a prefix; most lines have none and are skipped here. A level in brackets is none.
 _GATE = lazy_compile(
     rb"(?!\[[A-Z]{1,12}\])[\x1b\[(<\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\||/\d{1,4} \[| [a-z][\w-]{0,40} \[)"
-    rb"|[a-z]\w{0,40}(?:\.[\w-]{1,40}){2,8} \d{1,6}: |(?:[Rr]ank|RANK)[ =_-]?\d|process_index="
+    rb"|[a-z][\w-]{0,80}\.\d{1,4}\.[a-z0-9]{7,30}@|[a-z]\w{0,40}(?:\.[\w-]{1,40}){2,8} \d{1,6}: |(?:[Rr]ank|RANK)[ =_-]?\d|process_index="
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 )
 # Words that look like host names but are not: programs, and counters of a run.
@@ -98,6 +98,7 @@ _PIECE = lazy_compile(
     + _THEN_RANK  # stern: pod and container
     + rb"|(?P<pals_host>(?=[\w-]{0,40}\d)[a-z][\w-]{0,40}(?:\.[\w-]{1,40}){2,8}) (?P<pals>\d{1,6}): "  # mpiexec --label
     rb"|(?P<host_of>(?=[\w.-]{0,62}\d[\w.-]{0,30}rank|localhost)[a-z][\w.-]{0,62}?)[._/-]rank[_-]?(?P<host_rank>\d{1,6})(?:: | {1,30}\| )"
+    rb"|[a-z][\w-]{0,80}\.\d{1,4}\.[a-z0-9]{7,30}@[\w.-]{1,64} {1,30}\| ?"  # a task of a Docker service
     rb"|slurm(?:step)?d-(?P<slurmd>[A-Za-z][\w.-]{0,62}): "
     rb"|(?P<host>(?!" + _NO_HOST + rb")[a-z][a-z0-9.-]{0,62}-(?:[a-z]{0,8}\d{1,6}|[a-z])(?:-[a-z0-9]{1,10})?"
     rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
-from kb.anomalies.nodes.absences import absences
+from kb.anomalies.nodes.absences import _stopped, absences
 
 RANKS = [f"rank {number}" for number in range(8)]
 
@@ -159,3 +159,29 @@ def test_the_rank_whose_turn_does_not_end_is_found() -> None:
     assert absences(a_run(turns(list(range(8)), 6)), {}, 30.0, None) == ()
     went_on = an_event("part written", {"rank 4": [50.0]})
     assert absences(a_run(turns(list(range(8)), 4), went_on), {}, 30.0, None) == ()
+
+
+def test_the_rank_that_waits_for_ever_for_what_all_others_got_is_found() -> None:
+    """Its last line is the one before; not so if a launcher says that a signal ended it, or nobody printed anything for long."""
+    got = {rank: [12.0, 31.0] for rank in RANKS if rank != "rank 6"} | {"rank 6": [12.0]}
+    asked, given = an_event("asks for the key", {rank: [11.0, 30.0] for rank in RANKS}), an_event("has the key", got)
+    (odd,) = absences(a_run(asked, given), {}, 30.0, 29.0)
+    assert (odd.node, odd.spot and odd.spot.time) == ("rank 6", 30.0)
+    killed = RunEvent(
+        "k", "mill", None, {"log": NodeEvent(1, (LineRef("log", 99, "rank 6: SIGKILL", None, 32.0, "log"),))}
+    )
+    assert absences(a_run(asked, given, killed), {}, 30.0, 29.0) == ()
+
+
+def test_a_line_is_not_missed_while_nobody_prints_it() -> None:
+    """All stood for a while; what the others printed after that is no long time."""
+    own = [float(second) for second in range(12)]
+    times = {rank: [*own, 30.0, 30.5] for rank in RANKS} | {"rank 2": own}
+    assert _stopped(a_run(an_event("pulse", times)), {}, 1.0, 30.2) == []
+    (odd,) = _stopped(
+        a_run(an_event("pulse", {rank: [float(s) for s in range(31)] for rank in RANKS} | {"rank 2": own})),
+        {},
+        1.0,
+        30.2,
+    )
+    assert odd.node == "rank 2"

@@ -230,3 +230,28 @@ def test_a_rank_that_its_launcher_saw_end_by_a_signal_is_first() -> None:
     first = suspects(run, fresh, told, MOMENT, {})[0]
     assert first.node == "rank 4"
     assert "its launcher reports the signal" in first.why
+
+
+def test_a_rank_that_reports_on_another_and_ends_by_it_is_not_first() -> None:
+    """It ends with another status than those that lose it, and does not cry like them."""
+    text, lost = "member 4 adds nothing, ending", "connection reset by peer"
+    said = [(0, text, 1.0), *((rank, lost, 2.0) for rank in range(1, 7))]
+    said += [(7, f"member {rank} is over: {13 if rank == 0 else 1}", 3.0) for rank in range(7)]
+    run = by_rank(a_job(*said, level="error"))
+    table = replace(
+        run.events["member 0 is over: 13"],
+        id="table",
+        nodes={
+            "train.log": NodeEvent(
+                7,
+                tuple(
+                    run.events[f"member {r} is over: {13 if r == 0 else 1}"].nodes["train.log"].spots[0]
+                    for r in range(7)
+                ),
+            )
+        },
+    )
+    events = {name: event for name, event in run.events.items() if "is over" not in name} | {"table": table}
+    run = replace(run, events=events)
+    fresh = {name: float(name in (text, lost, "table")) for name in run.events}
+    assert suspects(run, fresh, [(text, 0.6)], MOMENT, {})[0].node == "rank 4"

@@ -25,8 +25,9 @@ def a_run(text: Callable[[int, int], str], turns: int = 18) -> RunProfile:
 def test_a_number_that_rises_over_all_ranks_is_the_step() -> None:
     """Also behind a letter and with a total, whatever the other numbers of the line are."""
     for text in ("s{:04d} {} MB free", "tick {} of 90, {} open"):
-        (beat,) = repeating_steps(a_run(lambda rank, turn, text=text: text.format(2 * turn, rank * 77 % 40))).beats
-        assert beat.step == 34
+        beats = repeating_steps(a_run(lambda rank, turn, text=text: text.format(2 * turn, rank * 77 % 40))).beats
+        assert beats[-1].step == 34
+        assert len(beats) == 18
 
 
 def test_numbers_of_each_rank_are_no_steps() -> None:
