@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.anomalies.core.run import RunProfile
-from kb.anomalies.core.severity_words import is_raised
+from kb.anomalies.core.severity_words import is_body, is_raised
 from kb.anomalies.events.features import MeasuredEvent
 from kb.anomalies.nodes.absences import last_lines
 from kb.anomalies.runs.baseline_diff import NEW
@@ -61,7 +61,9 @@ def corrected_scores(
 def _facts(measured: Sequence[MeasuredEvent], run: RunProfile, filtered: bool) -> _Facts:
     ranks = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
     times = [item.when for item in measured if _is_uncaught(item) and item.when is not None]
-    last = {(spot.source, spot.offset): node for node, spot in last_lines(run).items() if node in ranks}
+    ends = [(voice.last, voice.node) for voice in run.voices if voice.last is not None]  # of each stream of a rank
+    last = {(spot.source, spot.offset): node for spot, node in ends if node in ranks and not is_body(spot.text)}
+    last |= {(spot.source, spot.offset): node for node, spot in last_lines(run).items() if node in ranks}
     finals = {item.event.id for item in measured if _is_final(item, last, NEW if filtered else NEW / 2)}
     most = FEW_FINAL if filtered else 1
     told = frozenset(finals if len(finals) <= most else ())
