@@ -255,7 +255,9 @@ _STAMPED = re.compile(STAMP)
 _EPOCH = re.compile(EPOCH % ((rb"0{10}",) * 2))
 _NCCL = re.compile(rb"(?P<node>[\w.-]{1,80}):\d{1,9}:\d{1,9} \[\d{1,4}\] (?=(?:[\w./]{1,60}:\d{1,6} )?[A-Z]{4,6} )")
 _OWN_RANK = re.compile(rb"\[rank0{1,6}\]: ?")  # before the message within another log's line
-_LEVEL_LETTER = re.compile(rb"(?:^|\[|: ?)([IWEFDC])\d{4,8}[ T_-]\d\d:\d\d|\[(?:NeMo )?([IWEFDC])[\] ]|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?:? \[?([IWEFDC])\]? (?=\w)")
+_LEVEL_LETTER = re.compile(
+    rb"(?:^|\[|: ?)([IWEFDC])\d{4,8}[ T_-]\d\d:\d\d|\[(?:NeMo )?([IWEFDC])[\] ]|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?:? \[?([IWEFDC])\]? (?=\w)"
+)
 _LEVEL_WORD = re.compile(
     rb"(?<![A-Za-z])(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|ERRO|CRITICAL|FATAL|PANIC)(?![A-Za-z_=])"
     rb"|(?:level(?:name)?|lvl|severity)[\"']?[=:] ?[\"']?(trace|debug|info|notice|warn(?:ing)?|err(?:o|or)?|crit(?:ical)?|fatal|panic)(?![a-z])"

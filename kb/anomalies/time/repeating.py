@@ -26,6 +26,7 @@ FEWEST = 5  # lines of a node
 FEW = 3  # lines of each of `SEVERAL` nodes or more, which count the same
 SEVERAL = 3
 FEWEST_ALONE = 8  # lines of the one node that counts for all
+MOST_SPARSE = 3  # lines a node up to which those of all together may show more
 MOST_NODES = 0.7  # share of the nodes that print the line
 OFTEN = 0.3  # times as many lines as the event with the most on a node has, at least
 TROUBLE = 0.3  # harm from which on a single node's line counts attempts rather than steps
@@ -75,8 +76,8 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
         ):
             found += _counts_of(event, timed=timed)
     best = _step_count(found)
-    shared = shared_count(run) if best is None or best.often < FEWEST else None
-    if shared is not None and (best is None or len(shared.beats) > best.count):
+    shared = shared_count(run) if best is None or best.often < FEWEST or best.count < MOST_SPARSE * len(nodes) else None
+    if shared is not None and (best is None or len(shared.beats) >= best.count):
         return RepeatingSteps(shared.beats, shared.pace)
     if best is None:
         return RepeatingSteps()

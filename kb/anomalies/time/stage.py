@@ -24,6 +24,8 @@ from kb.anomalies.time.change_step import StepCourse
 STAGES = ("launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving")
 INTERLUDES = ("evaluating", "saving")
 USUAL = 0.6  # share of an interlude's known occurrences in which a line must come to belong to it
+LONGEST = 160  # characters of a line whose words are read
+FEW_WORDS = 12
 ROOM = 1.0  # maximum seconds by which lines of two nodes may be out of order
 _TROUBLE = frozenset({"warning", "error", "critical"})
 
@@ -41,7 +43,11 @@ def stage_of(event: RunEvent) -> str | None:
     """The stage that a line's words indicate; None for one that warns, or indicates none."""
     if event.level in _TROUBLE:
         return None
-    return next((stage for stage, words in _WORDS if words.search(event.text)), None)
+    text = next((seen.spots[0].text for seen in event.nodes.values()), "")[
+        :LONGEST
+    ]  # names what the template leaves out
+    texts = (event.text, text) if text.count(" ") < FEW_WORDS else (event.text,)
+    return next((stage for told in texts for stage, words in _WORDS if words.search(told)), None)
 
 
 def stage_at(
@@ -69,6 +75,8 @@ def stage_at(
         for _, stage, at in marks
         if spot is not None and at.source == spot.source and at.offset < spot.offset
     ]
+    if not beside and spot is not None:  # a process may write to several files
+        beside = [(at.offset, stage) for _, stage, at in marks if at.node == spot.node]
     return max(beside)[1] if beside else "launch"
 
 

@@ -135,3 +135,19 @@ def test_exceptions_bear_the_innermost_frame():
     assert frame == "write (save<*>.py)"
     assert with_frame(template, frame).text == "OSError: [Errno <*>] no space [in write (save<*>.py)]"
     assert shape_of(b"OSError: [Errno 00] no space").kind is LineKind.EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        (b"11/29/26 01:31:07.561 E mill[70] part 13 is older than its head", "error"),
+        (b"01:16:25.507 [W] mill.gate: nobody answers", "warning"),
+        (b"01:16:25.507 E2 is the gate", None),
+        (b"01:16:25 A word", None),
+    ],
+)
+def test_one_letter_behind_the_time_is_a_level(line: bytes, level: str | None) -> None:
+    """As many loggers of compiled programs write it."""
+    template = shape_of(fold(line)).template
+    assert template is not None
+    assert template.level == level

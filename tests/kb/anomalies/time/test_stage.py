@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, StepLine
 from kb.anomalies.time.change_step import course_of
-from kb.anomalies.time.stage import stage_at
+from kb.anomalies.time.stage import stage_at, stage_of
 
 STEPS = 45
 
@@ -93,3 +95,31 @@ def test_lines_that_warn_tell_no_stage() -> None:
     event = run.events["building train datasets"]
     warned = RunProfile({"e": RunEvent("e", event.text, "warning", event.nodes)}, run.nodes)
     assert stage(warned, 30.0) == "launch"
+
+
+def test_names_of_files_that_a_template_leaves_out_tell_a_stage() -> None:
+    """A short line may say only there what it is about; a long one names much."""
+    short = LineRef("n0.log", 1, "ckpt-40.data-00003 is written", None, 403.0, "n0")
+    long = replace(short, text=f"{short.text} {'and more ' * 8}")
+    told = [RunEvent("e", "<*> is written", None, {"n0": NodeEvent(1, (spot,))}) for spot in (short, long)]
+    assert [stage_of(event) for event in told] == ["saving", None]
+
+
+def test_what_a_process_wrote_to_another_file_tells_its_stage() -> None:
+    """Its error file has the line that ends it only."""
+    run = run_with(("n0", 30.0, "loading checkpoint from <*>"), steps=0)
+    undated = {
+        name: replace(
+            event,
+            nodes={
+                n: replace(seen, spots=tuple(replace(s, time=None, dated=False) for s in seen.spots))
+                for n, seen in event.nodes.items()
+            },
+        )
+        for name, event in run.events.items()
+    }
+    run = replace(run, events=undated)
+    failed = LineRef("n0.err", 0, "broken", None, None, "n0", dated=False)
+    course = course_of(run, {})
+    assert stage_at(run, course, None, {}, spot=failed) == "checkpoint_load"
+    assert stage_at(run, course, None, {}, spot=replace(failed, node="n1")) == "launch"

@@ -144,6 +144,7 @@ CASES = [
     (b"process_index=3, oops", b"oops", {"rank": 3}),
     (b"(worker_3) : oops", b"oops", {"rank": 3}),
     (b"[R3] oops", b"oops", {"rank": 3}),
+    (b"mill_worker.3.2c467d2@node-b    | oops", b"oops", {}),  # a Docker service counts its tasks from 1
     (b"[GPU 3] oops", b"oops", {"local_rank": 3}),
     (b"[cuda:3] oops", b"oops", {"local_rank": 3}),
     (b"[xla:3]{1} oops", b"oops", {"local_rank": 3}),
