@@ -34,8 +34,9 @@ from kb.anomalies.analyse import measure_run  # noqa: E402
 from kb.anomalies.build_run import build_run  # noqa: E402
 from kb.anomalies.core.clock_skew import corrected  # noqa: E402
 from kb.anomalies.events.ranking import choose_events, rank_events  # noqa: E402
-from kb.anomalies.nodes.evidence import TurningPoint, node_evidence  # noqa: E402
+from kb.anomalies.nodes.evidence import node_evidence  # noqa: E402
 from kb.anomalies.nodes.suspects import WEIGHTS  # noqa: E402
+from kb.anomalies.nodes.turning_point import TurningPoint  # noqa: E402
 from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
 
 SHRINK = 0.02  # penalty per weight, so that rare grounds are not trusted

@@ -20,10 +20,11 @@ from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
-from kb.anomalies.nodes.evidence import TurningPoint, is_of_a_line
+from kb.anomalies.nodes.grounds import is_of_a_line
 from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_end
 from kb.anomalies.nodes.speakers import speaker
 from kb.anomalies.nodes.suspects import suspects
+from kb.anomalies.nodes.turning_point import TurningPoint
 from kb.anomalies.runs.baseline_diff import (
     NEW,
     Baseline,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from kb.anomalies.build_run import settings_in
+from kb.anomalies.core.settings import settings_in
 from kb.facts.evidence import Evidence
 from kb.facts.history import nodes_digest
 from kb.precedents.data_shards import shards_of

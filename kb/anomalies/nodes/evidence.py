@@ -6,10 +6,9 @@ Each ground is a number from 0 to 1 that any log gives; none knows particular me
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kb.anomalies.core.blocks import is_part
 from kb.anomalies.core.clock_skew import corrected
@@ -17,15 +16,15 @@ from kb.anomalies.core.run import JOB, RANK, LineRef, NodeEvent, RunEvent, RunPr
 from kb.anomalies.core.severity_words import by_signal, harm, is_consequence, is_raised
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
+from kb.anomalies.nodes.grounds import NodeEvidence
 from kb.anomalies.nodes.members import odd_status
 from kb.anomalies.nodes.mentions import NodeNames
 from kb.anomalies.nodes.odd_stacks import odd_stack
-from kb.anomalies.nodes.peers import OddNode, isolated, lacking, off_values, silent
+from kb.anomalies.nodes.peers import OddNode, comparable_units, isolated, lacking, off_values, silent
 from kb.anomalies.nodes.stragglers import straggling
+from kb.anomalies.nodes.turning_point import SOON, TurningPoint
 from kb.anomalies.nodes.verdicts import rank_reported
 
-JUST_BEFORE = 3.0  # seconds before the last step in which the cause of the end may be printed
-SOON = 90.0
 TOGETHER = 30.0  # seconds within which several nodes print something alike
 ALONG = 5.0  # seconds after which the first speaker no longer counts as first
 MANY = 0.6  # share of the nodes from which on an event belongs to all
@@ -44,53 +43,6 @@ OF_A_REPORT = (
     "status",
 )  # how a reporter is unlike others
 EVERYBODY = 0.25  # how much it counts to be named where most are
-_OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is about one line
-
-
-@dataclass(frozen=True, slots=True)
-class TurningPoint:
-    """When a run turned: `at`, its last step or where it changed; `interval` seconds between step lines; `crashed`: no step came after.
-
-    `wave`: when the first consequence came.
-    """
-
-    at: float | None
-    interval: float
-    crashed: bool
-    wave: float | None = None
-
-    @property
-    def since(self) -> float:
-        """The time from which on a line may belong to the turn."""
-        return math.inf if self.at is None else self.at - JUST_BEFORE
-
-    def near(self, time: float | None) -> float:
-        """0 to 1: how near to the turn a line is."""
-        if time is None or self.at is None:
-            return 0.6
-        before = self.at - time
-        if before > max(JUST_BEFORE, 1.2 * self.interval):
-            return 0.1 + 0.4 * math.exp(-before / max(240.0, 10 * self.interval))
-        soon = max(SOON, 3 * self.interval)
-        late = -before - soon
-        near = 1.0 if late <= 0 else 0.1 + 0.9 * math.exp(-late / max(300.0, 10 * self.interval))
-        if self.wave is not None and self.crashed and self.wave - soon <= time <= self.wave + JUST_BEFORE:
-            return max(near, 0.8)
-        return near
-
-
-@dataclass(slots=True)
-class NodeEvidence:
-    """The evidence against one node: by ground its strength, and what it is."""
-
-    worth: dict[str, float] = field(default_factory=dict)
-    why: dict[str, OddNode] = field(default_factory=dict)
-
-    def take(self, ground: str, worth: float, odd: OddNode) -> None:
-        """Keep the strongest evidence of a ground."""
-        if worth > self.worth.get(ground, 0.0):
-            self.worth[ground] = min(1.0, worth)
-            self.why[ground] = odd
 
 
 def node_evidence(
@@ -105,7 +57,7 @@ def node_evidence(
     `fresh`: by event, 0 to 1, how little the good run has of it; `told`: the events that indicate the failure, with their weight.
     """
     look = _EvidenceCollector(run, fresh, moment, off)
-    comparable = _comparable(run)
+    comparable = comparable_units(run)
     if len(comparable) >= 2:
         look.by_events()
         look.by_names()
@@ -116,21 +68,6 @@ def node_evidence(
         look.by_status()
         look.excuse_reporters()
     return {node: found for node, found in look.found.items() if node in comparable}
-
-
-def _comparable(run: RunProfile) -> set[str]:
-    """Return the nodes, and the ranks and logs whose node is unknown, that can differ from each other.
-
-    A single node that some lines name is left out: those ranks and logs are probably on it, too. So is a log that belongs
-    to no rank or node, such as a launcher's, beside those of ranks or nodes: it is not one of them.
-    """
-    kinds = run.kinds()
-    units = set(kinds)
-    machines = {unit for unit in units if kinds[unit] == "node"}
-    if len(machines) == 1:
-        units -= machines
-    peers = {unit for unit in units if kinds[unit] != "log"}
-    return peers if len(peers) >= 2 else units
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,8 +385,3 @@ class _EvidenceCollector:
         for node in self._reporters & self.found.keys():
             worth = self.found[node].worth
             worth.update({ground: REPORTER * worth[ground] for ground in OF_A_REPORT if ground in worth})
-
-
-def is_of_a_line(why: str) -> bool:
-    """Whether the words of a ground are about one line, which a reader must see with them."""
-    return _OF_A_LINE.search(why) is not None

@@ -221,6 +221,21 @@ def _numbers(event: RunEvent, since: float | None, off: Mapping[str, float]) -> 
     return then, now
 
 
+def comparable_units(run: RunProfile) -> set[str]:
+    """Return the nodes, and the ranks and logs whose node is unknown, that can differ from each other.
+
+    A single node that some lines name is left out: those ranks and logs are probably on it, too. So is a log that belongs
+    to no rank or node, such as a launcher's, beside those of ranks or nodes: it is not one of them.
+    """
+    kinds = run.kinds()
+    units = set(kinds)
+    machines = {unit for unit in units if kinds[unit] == "node"}
+    if len(machines) == 1:
+        units -= machines
+    peers = {unit for unit in units if kinds[unit] != "log"}
+    return peers if len(peers) >= 2 else units
+
+
 def numbers_in(line: str) -> list[float]:
     """The numbers of a line in order, without times, addresses and process ids."""
     return [float(number) for number in _NUMBER.findall(STAMPS.sub(" ", line))]

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kb.anomalies.core.run import JOB, RunProfile
-from kb.anomalies.nodes.evidence import NodeEvidence, TurningPoint, is_of_a_line, node_evidence
+from kb.anomalies.nodes.evidence import node_evidence
+from kb.anomalies.nodes.grounds import NodeEvidence, is_of_a_line
 from kb.anomalies.nodes.peers import OddNode
+from kb.anomalies.nodes.turning_point import TurningPoint
 
 WEIGHTS: Mapping[str, float] = {
     "says": 1.40,  # what few others print, harmful, new and near the turn

@@ -7,10 +7,10 @@ from dataclasses import replace
 from bot.diagnosis.event_model import event_model
 from kb.anomalies.analyse import find_anomalies, shown
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
-from kb.anomalies.nodes.evidence import TurningPoint
 from kb.anomalies.nodes.mentions import NodeNames
 from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.nodes.suspects import suspects
+from kb.anomalies.nodes.turning_point import TurningPoint
 
 AT = 1000.0
 MOMENT = TurningPoint(AT, 10.0, crashed=True)
