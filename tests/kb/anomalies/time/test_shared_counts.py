@@ -24,8 +24,10 @@ def a_run(text: Callable[[int, int], str], turns: int = 18) -> RunProfile:
 
 def test_a_number_that_rises_over_all_ranks_is_the_step() -> None:
     """Also behind a letter and with a total, whatever the other numbers of the line are."""
-    for text in ("s{:04d} {} MB free", "tick {} of 90, {} open"):
-        beats = repeating_steps(a_run(lambda rank, turn, text=text: text.format(2 * turn, rank * 77 % 40))).beats
+    lettered = a_run(lambda rank, turn: f"s{2 * turn:04d} {rank * 77 % 40} MB free")
+    with_total = a_run(lambda rank, turn: f"tick {2 * turn} of 90, {rank * 77 % 40} open")
+    for run in (lettered, with_total):
+        beats = repeating_steps(run).beats
         assert beats[-1].step == 34
         assert len(beats) == 18
 
