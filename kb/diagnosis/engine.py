@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kb.diagnosis.alike import one_finding_each
 from kb.diagnosis.confidence import CALIBRATION, band
-from kb.diagnosis.context.attempt import in_last_run, of_attempt
+from kb.diagnosis.context.attempt import in_last_run, latest_first, of_attempt
 from kb.diagnosis.context.circumstances import asked_for, circumstances, neighbours, worded
 from kb.diagnosis.context.first_place import first_place
 from kb.diagnosis.context.missing_evidence import missing_evidence
@@ -201,12 +201,13 @@ class _Told:
 
 
 def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircumstances, state: Phase) -> _Told:
+    ranked = replace(ranked, findings=latest_first(ranked.findings, layout.facts))
     best, attempts = of_last_attempt(ranked.best, layout.facts)
-    if best is not ranked.best:
+    if told_of := best is not ranked.best:
         reasons = (*ranked.reasons, f"seen in the last of {attempts} runs that the launcher reports")
         ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=reasons)
     best, which = in_last_run(best, layout.facts)
-    if which and not (attempts > 1 and which.to_last):  # the launcher's own count is told already
+    if which and not (told_of and which.to_last):  # the launcher's own count is told already
         ranked = replace(ranked, findings=(best, *ranked.findings[1:]), reasons=(*ranked.reasons, which.words))
     if went := script_went_on(ranked.best.first, layout.facts):
         ranked = replace(ranked, reasons=(*ranked.reasons, f"the script that started it went on for at least {went}"))

@@ -196,8 +196,8 @@ def _is_linked(exception: Structure) -> bool:
 
 
 def _last_step(signal: Signal, step: int | None, facts: Facts) -> int | None:
-    """Return the run's last step if the line ended the run, otherwise the step before the line."""
-    last = facts.last_point()
+    """Return the last step of the line's attempt if the line ended it, otherwise the step before the line."""
+    last = of_attempt(signal, facts).last_point()
     if last is None or last.step is None or step is None or signal.survived:
         return step
     known = signal.time is not None and last.time is not None

@@ -49,8 +49,9 @@ def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
     """Return the offsets at which the program starts again in the same log.
 
     After a failure, a launcher's line is enough. Otherwise, the log repeats its first lines after steps, after a reported
-    end, or after a failure and a pause; or the count of steps falls back where lines show a start. Other starts do not count:
-    ranks print theirs at different times, and a program may load or build the same part twice.
+    end, or after a failure: behind a pause, or where the first run made steps and printed its start once. Or the count of
+    steps falls back where lines show a start. Other starts do not count: ranks print theirs at different times, and a program
+    may load or build the same part twice.
     """
     failed = sorted(course.failed)
     work = sorted([*course.completed, *(point.offset for point in course.points)])
@@ -60,9 +61,12 @@ def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
     found += [(at, "count") for at in _fallen(summary.marks, course)]
     starts: list[int] = []
     low = 0
+    alone = bool(work) and work[0] < min(
+        failed, default=-1
+    )  # of several ranks, others would print their starts before a step
     for at, how in sorted(found):
         ended, worked = _between(failed, low, at), _between(work, low, at)
-        apart = how == "lines" and ended and _is_quiet(summary, at)
+        apart = how == "lines" and ended and (alone or _is_quiet(summary, at))
         if ended if how == "launch" else worked or apart:
             low = at
             starts.append(at)
@@ -104,15 +108,26 @@ def _repeated(summary: StreamSummary, course: Course, first: int) -> Iterator[in
         if at < summary.size and (at <= first or number < 0 or course.quoted(at)):
             continue
         if group and number <= group[-1][1]:
-            if len(group) >= max(2, wanted) and _begins(summary, *group[0]) and not _goes_on(course, group[0][0]):
+            if (
+                len(group) >= max(2, wanted)
+                and _begins(summary, course, *group[0])
+                and not _goes_on(course, group[0][0])
+            ):
                 yield group[0][0]
             group = []
         group.append((at, number))
 
 
-def _begins(summary: StreamSummary, offset: int, number: int) -> bool:
+def _begins(summary: StreamSummary, course: Course, offset: int, number: int) -> bool:
     """Whether a repeated line, the `number`-th of the start, begins another one: a program may load the same part twice."""
-    return number < _FIRST or (number < _NEARLY_FIRST and _is_quiet(summary, offset))
+    return number < _FIRST or (number < _NEARLY_FIRST and (_is_over(course, offset) or _is_quiet(summary, offset)))
+
+
+def _is_over(course: Course, offset: int) -> bool:
+    """Whether the last run before an offset reports its end, and no step follows up to there."""
+    ended = max((at for at in course.completed if at < offset), default=-1)
+    place = bisect_right([point.offset for point in course.points], offset)
+    return ended >= 0 and all(point.offset < ended for point in course.points[max(0, place - 1) : place])
 
 
 def _kept(summary: StreamSummary) -> Iterator[tuple[int, str]]:

@@ -350,10 +350,18 @@ def _number_lines(points: list[ProgressPoint], *, thinned: bool) -> None:
 
 
 def _within_bars(step: int, points: Sequence[ProgressPoint], places: Sequence[int], at: int) -> int:
-    """Return an estimated step, not beyond those of the bars before and after its line, as epochs are logged rounded."""
+    """Return an estimated step, not beyond those of the bars before and after its line, as epochs are logged rounded.
+
+    A bar of another length between them, such as that of an evaluation, counts something else.
+    """
     index = bisect_right(places, at)
-    low = points[places[index - 1]].step or 0 if index else 0
-    high = points[places[index]].step or 0 if index < len(places) else points[places[-1]].total or step
+    before = points[places[index - 1]] if index else None
+    low = (before.step or 0) if before else 0
+    later = (points[place] for place in places[index:])
+    after = next(
+        (point for point in later if before is None or before.total is None or point.total == before.total), None
+    )
+    high = (after.step or 0) if after else points[places[-1]].total or step
     return max(low, min(step, high)) if low <= high else step
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from kb.diagnosis.findings import Finding, reduced
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
+from kb.model import Structure
 from kb.scanning.summary import StreamSummary
+
+_IDENTIFY = ("type", "message", "op", "signal", "exitcode")  # fields of a structure that say what was reported
 
 
 def of_attempt(signal: Signal, facts: Facts) -> Facts:
@@ -64,8 +67,44 @@ def in_last_run(best: Finding, facts: Facts) -> tuple[Finding, RunsInLog | None]
     runs = {bisect_right(starts, signal.offset) for signal in best.signals if signal.stream == first.stream}
     last = max(runs)
     begun = starts[last - 1] if last else 0
+    runs |= {bisect_right(starts, item.offset) for item in _alike_before(first, begun, facts)}
     own = tuple(item for item in best.signals if item.stream != first.stream or item.offset >= begun)
     return reduced(best, own) or best, _which(runs, len(starts) + 1, whole=_is_kept(stream.summary))
+
+
+def _alike_before(first: Signal, begun: int, facts: Facts) -> list[Structure]:
+    """Return the reports before a run of what a structure of it reports; those that a later run outlived are no signals."""
+    own = facts.streams[first.stream].summary.structures
+    read = next((item for item in own if item.kind == first.kind and item.offset == first.offset), None)
+    if read is None:
+        return []
+    what = [read.fields.get(name) for name in _IDENTIFY]
+    return [
+        item
+        for item in own
+        if item.kind == read.kind and item.offset < begun and [item.fields.get(name) for name in _IDENTIFY] == what
+    ]
+
+
+def latest_first(findings: Sequence[Finding], facts: Facts) -> tuple[Finding, ...]:
+    """Return the findings of one fault, with the one that the last run of their log shows first, if it is no more generic."""
+    best = findings[0]
+    last = _last_run(best, facts)
+    later = [item for item in findings[1:] if item.rule.fallback <= best.rule.fallback and item.role == best.role]
+    later = [item for item in later if item.first.stream == best.first.stream and _last_run(item, facts) > last]
+    if last < 0 or not later:
+        return tuple(findings)
+    lead = max(later, key=lambda item: _last_run(item, facts))
+    return (lead, *(item for item in findings if item is not lead))
+
+
+def _last_run(finding: Finding, facts: Facts) -> int:
+    """Return the number of the last run in its first line's log that shows a finding; -1 if it compares, or of one run."""
+    first = finding.first
+    starts = facts.streams[first.stream].later_starts if first.stream >= 0 else ()
+    if not starts or first.compared or first.kind == "series":
+        return -1
+    return max(bisect_right(starts, signal.offset) for signal in finding.signals if signal.stream == first.stream)
 
 
 def _which(runs: Collection[int], known: int, *, whole: bool) -> RunsInLog:
@@ -73,8 +112,11 @@ def _which(runs: Collection[int], known: int, *, whole: bool) -> RunsInLog:
     if max(runs) + 1 < known:
         return RunsInLog("the same log goes on with a later start of the program", to_last=False)
     several = str(known) if whole else "several"
-    if not whole or len(runs) == 1 or min(runs) > 0:
+    if len(runs) == 1:
         return RunsInLog(f"in the last of {several} runs in this log", to_last=True)
+    if not whole or min(runs) > 0:
+        before = "an earlier one" if len(runs) == 2 else "earlier ones"
+        return RunsInLog(f"in the last of {several} runs in this log, and in {before}", to_last=True)
     if len(runs) == known:
         return RunsInLog(f"in each of the {several} runs in this log", to_last=True)
     return RunsInLog(f"in the first and the last of {several} runs in this log", to_last=True)

@@ -11,6 +11,9 @@ from tests.support.kb_samples import ref, rule, rulebook, scanned
 BOOK = rulebook(rule("oom", "cuda_oom", Pattern("line", literal="CUDA out of memory")))
 ERROR = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 9, in <module>\n    fit()\nRuntimeError: CUDA out of memory\n'
 LAUNCH = "W0503 23:17:25.004 4719 torch/distributed/run.py:757] Setting OMP_NUM_THREADS environment variable for each process\n"
+DOMAIN = "started by the queue at ten o'clock\nfolder of the results: first\nsubject to train on: numbers\n"
+OTHER_DOMAIN = "subject to train on: letters\n"
+ENDED = "{'train_runtime': 12.5, 'train_loss': 2.5}\n"
 
 
 def banner(clock: str, *, name: str = "first_try") -> str:
@@ -39,6 +42,9 @@ def starts(text: str) -> list[int]:
         (banner("10:00") + steps(1, 5) + ERROR + banner("10:07", name="second_try"), [14]),
         (banner("10:00") + ERROR + banner("10:07") + ERROR, [9]),
         (banner("10:00") + ERROR + banner("10:00") + ERROR, []),
+        (banner("10:00") + steps(1, 5) + ERROR + (banner("10:00") + ERROR) * 2, [14, 22]),
+        (DOMAIN + banner("10:00") + steps(1, 5) + ENDED + OTHER_DOMAIN + banner("10:00") + ERROR, [15]),
+        (DOMAIN + banner("10:00") + steps(1, 5) + OTHER_DOMAIN + banner("10:00") + steps(6, 9), []),
         (banner("10:00") * 2 + steps(1, 5), []),
         (banner("10:00") + steps(1, 5) + banner("10:07") + steps(6, 9), []),
         (banner("10:00") + steps(1, 5) + "".join(banner("10:07").splitlines(keepends=True)[2:]), []),
@@ -53,6 +59,9 @@ def starts(text: str) -> list[int]:
         "after a failure, with another name",
         "after a pause",
         "of two ranks that fail alike",
+        "after failures, without a pause",
+        "after a reported end, with other first lines",
+        "of a part, where no end is reported",
         "of two ranks",
         "each epoch",
         "a part of the start",

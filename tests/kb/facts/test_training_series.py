@@ -290,3 +290,17 @@ def test_a_bar_of_one_step_counts_no_training() -> None:
     start = "  0%|          | 0/1 [00:00<?, ?it/s]"
     assert read(start + "\n").points == []
     assert len(read(start + "\r100%|██████████| 1/1 [00:02<00:00,  2.36s/it]\n").points) == 2
+
+
+def test_an_epoch_places_no_line_beyond_the_next_bar_of_its_length_behind_an_evaluation() -> None:
+    """The bar of an evaluation in between counts something else, whether or not it is known as one."""
+    points = [ProgressPoint(50, 2, 1000, format="tqdm")]
+    points += [ProgressPoint(70_000, loss=2.0, epoch=0.28, format="hf_dict")]
+    points += [ProgressPoint(70_000 + 100 * step, step, 40, format="tqdm") for step in range(1, 40, 6)]
+    for step in range(280, 380, 10):
+        offset = 80_000 + 100 * step
+        points.append(ProgressPoint(offset, loss=2.0, epoch=round(step / 1100, 2), format="hf_dict"))
+        points.append(ProgressPoint(offset + 50, step, 1000, format="tqdm"))
+    summary = stream(points=points)
+    thinned = training_series(replace(summary, series=replace(summary.series, mask=7)))
+    assert [p.step for p in thinned.points if p.offset == 70_000] == [280]

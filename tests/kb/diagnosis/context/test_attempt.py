@@ -6,7 +6,7 @@ from kb.diagnosis.engine import diagnose
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
 from kb.report import Hang, Report
-from kb.rulebase.rule import Pattern
+from kb.rulebase.rule import Pattern, StructureTest
 from kb.scanning.summary import StreamSummary
 from tests.support.kb_samples import ref, rule, rulebook, scanned
 
@@ -83,3 +83,31 @@ def test_what_a_launcher_restarted_is_over_once_the_job_hangs() -> None:
     for called in (False, True):
         facts = Facts(Evidence(streams=(scanned(text, BOOK),), hang=Hang(called=called)))
         assert facts.survived(0, raised, None) is called
+
+
+def test_a_failure_of_earlier_runs_is_told_although_a_later_one_went_on() -> None:
+    """Its lines are no signals any more, since steps follow them; the step is that of the last run."""
+    timeout = (
+        "[rank1]:[E614 08:25:43.299618391 ProcessGroupNCCL.cpp:629] [Rank 1] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600010 milliseconds before timing out.\n"
+    )
+    book = rulebook(rule("timeout", "cuda_oom", Pattern("t", structure=StructureTest("watchdog"))))
+    text = (
+        LAUNCH + STEPS + timeout + LAUNCH + "".join(f"step {number}/900 | loss 2.5\n" for number in range(4)) + timeout
+    )
+    told = diagnose(Evidence(streams=(scanned(text, book),)), book).diagnoses[0]
+    assert told.iteration == 3
+    assert "in each of the 2 runs in this log" in told.reasons
+
+
+def test_of_two_rules_of_a_fault_the_one_of_the_last_run_is_told() -> None:
+    """The other one's line is of a run that the log has gone on from."""
+    book = rulebook(
+        rule("asked", "cuda_oom", Pattern("a", literal="CUDA out of memory")),
+        rule("driver", "cuda_oom", Pattern("d", literal="the driver has no memory")),
+    )
+    start = "reading the settings of the run\nname of the run: first_try\ncorpus with 4000 documents\n"
+    text = start + STEPS + ERROR + start + ERROR.replace("CUDA out of memory", "the driver has no memory")
+    told = diagnose(Evidence(streams=(scanned(text, book),)), book).diagnoses[0]
+    assert told.rule == "driver"
+    assert "in the last of 2 runs in this log" in told.reasons
