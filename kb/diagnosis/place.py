@@ -26,6 +26,7 @@ _OF_CHECKPOINT = lazy_compile(
     r"['\"/](?:[\w.-]{0,40}(?:checkpoint|ckpt)[\w.-]{0,40}|iter_\d{4,}|global_step_?\d{1,9}|(?:step|epoch|snapshot)[_-]?\d{1,9})(?:/|['\"]|\.\w{1,12}['\"])"
 )
 _WRITES = lazy_compile(r"\bPytorchStreamWriter failed writing|\binline_container\.cc:\d{1,5}\] \. unexpected pos \d")
+_REFUSES = lazy_compile(r"TypeError: (?:[\w<>]{1,80}\.){0,4}(?P<function>\w{1,80})\(\) (?:got an? |takes |missing \d)")
 _LAUNCHER = lazy_compile(
     r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d|(?:deepspeed/launcher|accelerate/commands)/\S{1,60}\.py:\d"
 )
@@ -126,7 +127,9 @@ def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
     if not own:
         return _by_stack(signal, facts)
     linked = [item for item in near if item not in own and _is_linked(item)]
-    return next(filter(None, (activity(_innermost_first(exception)) for exception in (*own, *linked))), None)
+    evaluates = facts.streams[signal.stream].in_evaluation(low)
+    stages = (activity(_called_first(exception), evaluates=evaluates) for exception in (*own, *linked))
+    return next(filter(None, stages), None)
 
 
 def _by_others(best: Finding, first: Signal, facts: Facts) -> Stage | None:
@@ -180,6 +183,13 @@ def _raised(signal: Signal, facts: Facts) -> list[Structure]:
 
 def _innermost_first(exception: Structure) -> list[str]:
     return str(exception.fields.get("frames") or "").splitlines()[::-1]
+
+
+def _called_first(exception: Structure) -> list[str]:
+    """Return the frames of an exception, innermost first, behind the function that refused its arguments, which has no frame."""
+    frames = _innermost_first(exception)
+    refused = _REFUSES.search(exception.line) if exception.fields.get("type") == "TypeError" else None
+    return [f"{frames[0].rpartition(' in ')[0]} in {refused['function']}", *frames] if refused and frames else frames
 
 
 def _by_stack(signal: Signal, facts: Facts) -> Stage | None:

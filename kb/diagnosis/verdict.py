@@ -128,6 +128,13 @@ def _cut_traceback(lines: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     return None
 
 
+def _cut_in_traceback(stream: StreamFacts) -> bool:
+    """Whether a log ends within a traceback of its last line with a step or later, whose exception was never written."""
+    lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip()]
+    cut = _cut_traceback(lines) if lines else None
+    return cut is not None and not any(point.offset >= cut[0] + len(cut[1]) for point in stream.points[-1:])
+
+
 def _bad(structure: Structure) -> bool:
     if structure.kind == "exception":
         return structure.fields.get("type") not in _CALM
@@ -317,7 +324,8 @@ def _died(facts: Facts, completion: Completion) -> bool:
     state = completion.scheduler
     if state is not None and state.outcome in ("stopped", "succeeded"):  # "running" may be older than the logs
         return False
-    return completion.bad_state is not None or any(item.kind == "exception" for _, item in failure_signs(facts))
+    raised = any(item.kind == "exception" for _, item in failure_signs(facts))
+    return completion.bad_state is not None or raised or any(map(_cut_in_traceback, facts.of_kind("job")))
 
 
 def _ended_by_itself(facts: Facts, completion: Completion) -> Phase | None:

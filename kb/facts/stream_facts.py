@@ -44,6 +44,8 @@ _COMMAND = lazy_compile(
     r"(?:[^\s:]{1,200}: line \d{1,6}: )?(?:/(?:usr/)?bin/)?(?:mkdir|rmdir|ln|cp|mv|rm|chmod|chown|chgrp|touch|ls|cat|stat|find|df|du): \S"
 )
 _LONG = 30  # lines
+_SCALE = "loss_scale"  # the format of a line that only sets the loss scale, beside the steps
+_NEARLY = 0.9  # share of a bar's length from which on it counts as complete, since not every update is drawn
 _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
 # torch puts the rank only before what nothing caught in a rank's main program; of a cut traceback, the error may be all that is left
 _UNCAUGHT = lazy_compile(r"\[rank\d+\]: (?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b")
@@ -92,7 +94,7 @@ class StreamFacts:
     @cached_property
     def stages(self) -> Stages:
         """The stages of the log by offset; what closes the training loop is looked for in its last attempt."""
-        bars = [p.offset for p in self.summary.series.points if p.validation and p.format == BAR]
+        bars = [p.offset for p in self.summary.series.points if self._is_of_evaluation(p)]
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
         begun = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_begin"]
         given_up = [end.offset for end in self.ends if end.fields.get("how") == "given_up"]
@@ -101,10 +103,30 @@ class StreamFacts:
             self.summary, Offsets(self._point_offsets, bars, completed, given_up, begun, self._saved, reached)
         )
 
+    def _is_of_evaluation(self, point: ProgressPoint) -> bool:
+        """Whether a point is of an evaluation's bar; one that stays at 0 behind a traceback may be of any other program."""
+        if not (point.validation and point.format == BAR):
+            return False
+        raised = (item for item in self.exceptions if item.offset < point.offset and not item.fields.get("lived_with"))
+        return bool(point.step) or not any(self._stands_still(item.offset) for item in raised)
+
+    def _stands_still(self, offset: int) -> bool:
+        """Whether no training line after an offset is beyond those before it; a bar may be redrawn as its program ends."""
+        place = bisect_right(self._point_offsets, offset)
+        last = self.points[place - 1].step if place else None
+        return all(point.step == last for point in self.points[place:])
+
+    def in_evaluation(self, offset: int) -> bool:
+        """Whether the last bar before an offset is that of an evaluation, and is not complete."""
+        before = [p for p in self.summary.series.points if p.offset <= offset and (p.format == BAR or not p.validation)]
+        last = before[-1] if before else None
+        return last is not None and self._is_of_evaluation(last) and (last.step or 0) < _NEARLY * (last.total or 0)
+
     def evaluates(self, offset: int, line: str) -> bool:
         """Whether a line gives the result of an evaluation."""
         end = offset + len(line)
-        return any(p.validation and p.format != BAR and offset <= p.offset < end for p in self.summary.series.points)
+        told = (p for p in self.summary.series.points if p.validation and p.format not in (BAR, _SCALE))
+        return any(offset <= p.offset < end for p in told)
 
     def _message_end(self, item: Structure) -> int:
         """Return where an exception's message ends at the latest: before the next step or what else was recognised.

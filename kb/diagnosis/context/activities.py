@@ -95,10 +95,11 @@ _IMPORTS = lazy_compile(r":\d{1,6} in <module>$|^<frozen importlib|importlib/__i
 _LOOPS = lazy_compile(r"torch/utils/data/dataloader\.py:\d{1,6} in (?:__next__|_next_data|_process_data)$")
 
 
-def activity(frames: Sequence[str]) -> Stage | None:
+def activity(frames: Sequence[str], *, evaluates: bool = False) -> Stage | None:
     """Return the stage of the innermost frame whose activity is known, and of what a training function does with its model.
 
-    `frames`: as `path:line in function`, innermost first.
+    `frames`: as `path:line in function`, innermost first. `evaluates`: whether the bar of an evaluation runs; a function that
+    trains calls its model there, too.
     """
     called = predicts = False
     for frame in frames:
@@ -106,7 +107,7 @@ def activity(frames: Sequence[str]) -> Stage | None:
             if known.search(frame) and not (stage == "evaluating" and _OF_SETTINGS.search(frame)):
                 return stage
         if (called or predicts) and _TRAINING.search(frame):
-            return "evaluating" if predicts else "iterating"
+            return "evaluating" if predicts or evaluates else "iterating"
         called = called or _COMPUTES.search(frame) is not None
         predicts = predicts or _PREDICTS.search(frame) is not None
     return None

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from kb.diagnosis.context.circumstances import OF_LINE
 from kb.diagnosis.context.own_frame import CodePlace, own_frame
+from kb.diagnosis.context.waits import different_waits
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
 from kb.facts.chained_exceptions import LINK, structure_start
@@ -26,6 +27,8 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         "calls": "yes" if place.calls else "",
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
+    if "waits" in asked:
+        found["waits"] = different_waits(first, facts)
     if "looked_for" in asked:
         found["looked_for"] = _looked_for(first, facts)
     if asked & OF_LINE:

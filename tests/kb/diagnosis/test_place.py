@@ -278,3 +278,65 @@ def test_long_after_the_launchers_lines_the_stage_is_not_known() -> None:
 
     assert stages(4) == ("launch", "launch")
     assert stages(40) == (None, None)
+
+
+def bar(done: int, total: int, label: str = "") -> str:
+    """One state of a progress bar."""
+    return f"{label}{100 * done // total:3}%|####      | {done}/{total} [00:{done % 60:02}<00:30,  1.50s/it]"
+
+
+TRAINED = "\r".join(bar(done, 90, "Epoch 3 [Train]: ") for done in range(1, 91)) + "\n"
+CALLED = (
+    'Traceback (most recent call last):\n  File "/srv/fit.py", line 88, in train\n    out = net(ids)\n'
+    "  File \"/opt/lib/torch/nn/modules/module.py\", line 1776, in _call_impl\n    return forward(*args)\nKeyError: 'x'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TRAINED + "\r".join(bar(done, 20, "Epoch 3 [Val]: ") for done in range(7)) + CALLED, "evaluating"),
+        (TRAINED + CALLED, "iterating"),
+        (TRAINED + "\r".join(bar(done, 20, "Epoch 3 [Val]: ") for done in range(21)) + "\n" + CALLED, "iterating"),
+    ],
+    ids=["in the bar of an evaluation", "in that of the training", "behind a complete evaluation"],
+)
+def test_a_function_that_trains_calls_its_model_in_an_evaluation_too(text: str, expected: Stage) -> None:
+    """The bar that runs tells the two apart."""
+    assert report_of(text).diagnoses[0].stage == expected
+
+
+def test_a_call_that_was_refused_has_no_frame_and_still_names_the_stage() -> None:
+    """The message names the function whose arguments do not fit."""
+    book = rulebook(rule("own", "code_bug", Pattern("e", exception=ExceptionTest("TypeError"))))
+    for message, expected in (
+        ("save_checkpoint() got an unexpected keyword argument 'best'", "saving"),
+        ("Trainer.evaluate() missing 1 required positional argument: 'loader'", "evaluating"),
+        ("unsupported operand type(s)", "iterating"),
+    ):
+        text = STEPS + LAST + raised("main", f"TypeError: {message}")
+        assert diagnose(Evidence(streams=(scanned(text, book),)), book).diagnoses[0].stage == expected, message
+
+
+def test_an_unlabelled_bar_at_0_behind_a_traceback_is_no_evaluation() -> None:
+    """It may be of any program whose output was appended."""
+    train = "\n".join(f"{bar(done, 9, 'Train: ')}" for done in range(1, 7)) + "\n"
+    first = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\nOSError: 500\n' + bar(
+        6, 9, "Train: "
+    )
+    other = (
+        f"\nat the server\n{bar(0, 8)}\n"
+        + 'Traceback (most recent call last):\n  File "/srv/s.py", line 8, in go\nKeyError: 1\n'
+    )
+    assert {item.stage for item in report_of(train + first + other).diagnoses} == {"iterating"}
+
+
+def test_a_line_that_sets_the_loss_scale_is_no_evaluation() -> None:
+    """It stands between the steps; a traceback without its end, glued to the bar, ends the run."""
+    book = rulebook(rule("scale", "loss_spike", Pattern("s", regex="OVERFLOW")))
+    overflow = "[2023-08-07 18:38:05,632] [INFO] [loss_scaler.py:183:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 0, reducing to 0\n"
+    text = f"{bar(4, 900)}\n{bar(5, 900)}{overflow}{bar(6, 900)}"
+    cut = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 638, in <module>\n    main()\n'
+    for end, expected in (("\n", "degraded"), (cut, "failed")):
+        report = diagnose(Evidence(streams=(scanned(text + end, book),)), book)
+        assert (report.diagnoses[0].stage, report.phase) == ("iterating", expected)
