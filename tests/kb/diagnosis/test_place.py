@@ -326,7 +326,7 @@ def test_an_unlabelled_bar_at_0_behind_a_traceback_is_no_evaluation() -> None:
     )
     other = (
         f"\nat the server\n{bar(0, 8)}\n"
-        + 'Traceback (most recent call last):\n  File "/srv/s.py", line 8, in go\nKeyError: 1\n'
+        'Traceback (most recent call last):\n  File "/srv/s.py", line 8, in go\nKeyError: 1\n'
     )
     assert {item.stage for item in report_of(train + first + other).diagnoses} == {"iterating"}
 
