@@ -16,6 +16,14 @@ _NEW_RULE = "signalbox rules new my-rule --site site --family site --fault {near
 SEARCHED = 60  # number of characters of the line to search for
 # A piece between two matches needs no escapes and is not a value that masking hides.
 _MARKS = lazy_compile(r"[:=\"'{}\[\]\\]")
+# what a launcher says of a process whose own log states why it ended
+_ELSEWHERE = lazy_compile(
+    r"(?i)\b(?:check|see|look (?:at|in(?:to)?)|refer to|inspect|read) (?:its|their|the (?:worker|trainer|process|task|rank|child|node)(?:'s|s'?)?(?: own)?) (?:log|output|stderr|error file)s?\b"
+)
+_READ_OTHER = (
+    "This line refers to another log, that of the process which ended, and says nothing of the cause itself. Find that log where the launcher "
+    "writes the output of its processes, read its end, and diagnose it with this one."
+)
 _DIGITS = lazy_compile(r"\d+")
 _LIBRARY = lazy_compile(r"(?:site|dist)-packages/|/lib/python3|^<")
 _FRAME = lazy_compile(
@@ -41,6 +49,7 @@ def words_of(found: Unexplained, where: str, source: str, near: Sequence[NearFau
         "status": event.name if event.kind in ("end", "exit") else "",
         "near": "; ".join(f"{item.fault} ({item.title}: {', '.join(item.shared[:3])})" for item in near),
         "nearest": near[0].fault if near else "",
+        "elsewhere": "yes" if _ELSEWHERE.search(event.line) else "",
     }
     return {name: value for name, value in known.items() if value}
 
@@ -53,10 +62,12 @@ def _regex_of(text: str) -> str:
 def steps(known: Mapping[str, str]) -> Iterator[RemediationStep]:
     """Yield the steps that suit what is known about the failure, as texts whose holes are filled from the same values."""
     command = "grep -n -B 40 -F -- {searched} {source}" if {"searched", "source"} <= known.keys() else None
-    yield _step(
-        "look_at_logs", "Find the cause before restarting: read the log of {where} back from this line.", command
-    )
-    yield _question(known)
+    if "elsewhere" in known:
+        yield _step("look_at_logs", _READ_OTHER, None)
+    else:
+        text = "Find the cause before restarting: read the log of {where} back from this line."
+        yield _step("look_at_logs", text, command)
+        yield _question(known)
     if "near" in known:
         text = "Compare with the known faults that share the rarest words with these lines: {near}."
         yield _step("run_check", text, "signalbox rules list --fault {nearest}")

@@ -179,3 +179,55 @@ def test_the_check_of_a_data_file_accepts_json_lines() -> None:
     """json.tool rejects a healthy file of JSON Lines; the step must not ask for it."""
     rule = next(rule for rule in KNOWN.rulebook.rules if rule.id == "json-decode")
     assert not any("json.tool" in (step.command or "") for step in rule.remediation)
+
+
+def steps_of(found: Diagnosis) -> str:
+    """All steps of an answer with their commands."""
+    return " ".join(f"{step.text} {step.command or ''}" for step in found.remediation)
+
+
+def test_a_key_that_counts_messages_shows_that_the_group_had_worked(engine: Matcher) -> None:
+    """A key of the start shows no such thing, and may wait for rank 0."""
+    error = "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: "
+    later = words(engine, "store-wait-timeout", raised(error + "/broadcast_from/2/57"))
+    assert "57 broadcasts of rank 2 of this group had come before" in later.summary
+    assert "rank 2" in later.lies_in
+    assert "often rank 0" not in steps_of(later)
+    start = words(engine, "store-wait-timeout", raised(error + "/default_pg/0//cuda//0"))
+    assert "broadcasts" not in start.summary
+    assert "often rank 0" in steps_of(start)
+
+
+def test_a_limit_that_the_program_computed_is_no_setting_to_change(engine: Matcher) -> None:
+    """Nobody writes a large negative number of tokens."""
+    made = words(engine, "setting-refused", raised("ValueError: max_tokens must be at least 1, got -812."))
+    assert made.title == "Computed limit is out of range"
+    assert "setting that the message names" not in steps_of(made)
+    given = words(engine, "setting-refused", raised("ValueError: unsupported optimizer lyon"))
+    assert "setting that the message names" in steps_of(given)
+
+
+def test_the_quota_of_a_queue_is_no_object_of_the_namespace(engine: Matcher) -> None:
+    """The command shows the queue."""
+    found = words(
+        engine, "kubernetes-unschedulable", "0s Warning Unschedulable podgroup/a queue resource quota insufficient\n"
+    )
+    assert "queues.scheduling" in steps_of(found)
+    assert "resourcequota" not in steps_of(found)
+
+
+def test_a_loopback_address_is_told_to_be_one(engine: Matcher) -> None:
+    """No port of a firewall is in its way."""
+    line = "node-a:11:77 [0] NCCL WARN socketStartConnect: Connect to {}<45069> failed : Software caused connection abort\n"
+    assert "loopback" in steps_of(words(engine, "nccl-connect-failed", line.format("127.0.0.1")))
+    assert "loopback" not in steps_of(words(engine, "nccl-connect-failed", line.format("10.1.2.3")))
+
+
+def test_a_package_whose_build_fails_has_a_version(engine: Matcher) -> None:
+    """Pinning another one is for a version that was not found."""
+    built = words(
+        engine, "package-install-failed", "  Getting requirements to build wheel: finished with status 'error'\n"
+    )
+    assert "build isolation" in steps_of(built)
+    absent = words(engine, "package-install-failed", "ERROR: No matching distribution found for rotary==9.9\n")
+    assert "pin versions" in steps_of(absent)

@@ -93,6 +93,15 @@ def test_the_search_quotes_what_the_log_says() -> None:
     assert search == "grep -n -B 40 -F -- 'CRITICAL census $(reboot); `reboot` was not reached' logs/train.log"
 
 
+def test_a_line_that_refers_to_another_log_is_not_searched_for() -> None:
+    """A launcher says whose log states the cause; nothing above its line does."""
+    text = "CRITICAL the worker with number 3 went away. Please check its log.\n"
+    first, second, *_ = report(text).diagnoses[0].remediation
+    assert "refers to another log" in first.text
+    assert first.command is None
+    assert not second.text.startswith("Ask")
+
+
 def test_a_rule_for_it_can_be_made_with_one_command() -> None:
     """The numbers of its line may differ, and the shell reads the regex as it stands."""
     text = "[rank2]: CRITICAL census of 81 (rooms) was not reached\n"
