@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from kb.report import TimeZone
 
 
-_COLOUR = lazy_compile("\x1b\\[[0-9;:]{0,32}m")
+# colours, and the cursor movements with which bars draw over themselves
+_COLOUR = lazy_compile("\x1b\\[[0-9;:]{0,32}[mA-GK]")
 _ODD = lazy_compile("[^ -~]")
 
 
 def shown(text: str) -> str:
     """Escape all characters that would not show up as themselves: controls, bidi marks, zero-width characters.
 
-    Colour sequences are dropped; tabs, newlines and unusual spaces become spaces.
+    Sequences of colours and of bars are dropped; tabs, newlines and unusual spaces become spaces.
     """
     plain = uncoloured(text).rstrip("\r\n")
     return plain if plain.isprintable() else _ODD.sub(lambda hit: _visible(hit[0]), plain)
 
 
 def uncoloured(text: str) -> str:
-    """Strip colour sequences."""
+    """Strip the sequences of colours, and those with which bars draw over themselves."""
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
 

@@ -307,6 +307,8 @@ def _graded(ranked: Ranked, barred: Sequence[Exclusion], run: RunFacts) -> tuple
     best = ranked.best
     wanted, why = listed(best)
     again = any(best.fault.id in earlier_attempt.faults for earlier_attempt in run.history.tries)
+    if wanted == "none" and best.captures.get("numbers") == "bad":
+        return "fix_first", why  # somebody stopped a run that was broken
     if wanted == "requeue_without":
         return _without(ranked, barred, why, again=again)
     if best.fault.id == "time_limit" and wanted == "requeue":

@@ -45,6 +45,7 @@ _NOTICES = frozenset(
 _THREAD_HEADER = lazy_compile(r"Exception in thread [^\n]{1,200}:\s*$")
 _RAISES = lazy_compile(r"\s+raise \w")  # the source of a frame
 DRIVER = "driver_mismatch"  # id of the fault class
+_WAITS = "unschedulable"  # likewise, of a job that has not started
 _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
 
 
@@ -356,8 +357,8 @@ def _phase_of(best: Finding, facts: Facts, completion: Completion) -> Phase:
 
 
 def _shows_no_run(best: Finding, facts: Facts) -> bool:
-    """Whether no log is of a job, or all that a log shows is what a check or a tool reports of a node."""
-    of_node = best.fault.domain in OF_MACHINES or best.fault.id == DRIVER
+    """Whether no log is of a job, all that a log shows is what a check or a tool reports of a node, or the job still waits."""
+    of_node = best.fault.domain in OF_MACHINES or best.fault.id in (DRIVER, _WAITS)
     return not any(True for _ in facts.of_kind("job")) or (of_node and facts.last_point() is None)
 
 

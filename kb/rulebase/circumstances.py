@@ -45,6 +45,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "first_step": ("before",),
     "guard": ("yes",),  # the innermost frame only checks a condition and raises an AssertionError
     "frame": (),  # the innermost of the run's own code, of its exception
+    "numbers": ("bad",),  # most lines before its traceback report values that are not finite
     "waits": (),  # the different collectives in which its ranks wait, such as "rank 0 in ALLGATHER (number 12), rank 1 in ..."
     "calls": ("yes",),  # its line called what raised the exception
     "raised_before": (),  # the exception of a reader or worker that the line speaks of

@@ -231,3 +231,18 @@ def test_a_package_whose_build_fails_has_a_version(engine: Matcher) -> None:
     assert "build isolation" in steps_of(built)
     absent = words(engine, "package-install-failed", "ERROR: No matching distribution found for rotary==9.9\n")
     assert "pin versions" in steps_of(absent)
+
+
+def test_an_interrupt_behind_lines_of_nan_is_not_nothing(engine: Matcher) -> None:
+    """Somebody stopped a run that was broken; lines that only say that values are checked show no such thing."""
+    raised_by_hand = raised("KeyboardInterrupt", function="forward")
+    for before, broken in (
+        ("".join(f"NaN found behind layer {number}\n" for number in range(12)), True),
+        ("".join(f"layer {number} has no NaN\n" for number in range(12)), False),
+        ("NaN found behind layer 3\n" + "".join(f"step {number} loss 2.5\n" for number in range(12)), False),
+    ):
+        report = diagnose(evidence_of(KNOWN, engine, {"job.log": (before + raised_by_hand).encode()}), KNOWN.rulebook)
+        found = next(item for item in report.diagnoses if item.rule == "stopped-by-keyboard")
+        assert (report.decision.advice == "fix_first") == broken
+        assert ("numerics" in found.lies_in) == broken
+        assert ("If this was not intended" in steps_of(found)) != broken

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
+from kb.diagnosis.context.bad_numbers import reports_bad_numbers
 from kb.diagnosis.context.circumstances import OF_LINE
 from kb.diagnosis.context.own_frame import CodePlace, own_frame
 from kb.diagnosis.context.waits import different_waits
@@ -27,6 +28,8 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         "calls": "yes" if place.calls else "",
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
+    if "numbers" in asked:
+        found["numbers"] = "bad" if reports_bad_numbers(first, facts) else ""
     if "waits" in asked:
         found["waits"] = different_waits(first, facts)
     if "looked_for" in asked:

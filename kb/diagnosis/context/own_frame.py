@@ -11,8 +11,11 @@ from kb.facts.signals import Signal
 from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 
+# what a compiler wrote for one run: nobody can open it afterwards, and no line of it is to be mended
+_GENERATED = r"[/\\]torchinductor_?[^/\\]{0,60}[/\\]|[/\\]\.?triton[/\\]cache[/\\]|[/\\](?:torch_compile_debug|inductor_cache)[/\\]"
 LIBRARY = lazy_compile(
     r"(?:site|dist)-packages[/\\]|/lib(?:64)?/python3|\\[Ll]ib\\[^\\]{1,60}\.py:\d|^<|[/\\](?:bin|Scripts)[/\\][^/\\]{1,60}:\d|/opt/conda/lib/|\.pyx:\d"
+    rf"|{_GENERATED}"
 )
 # without a function: where the source that a SyntaxError is about stands
 _FRAME = lazy_compile(r"(?P<file>[^\n]{1,300}:\d{1,9})(?: in (?P<function>[^\n]{1,120}))?")
@@ -21,7 +24,7 @@ GENERAL = frozenset({"requests", "urllib3", "httpx", "httpcore", "aiohttp", "tor
 # frameworks that run what others define, general libraries, and the standard library: the place of an error is the code that called them
 _RUNTIME = lazy_compile(
     rf"[/\\](?:{'|'.join(sorted(GENERAL))}|torch_\w{{1,20}}|numpy|jax|jaxlib|tensorflow|keras|triton|accelerate|lightning|lightning_fabric|pytorch_lightning|deepspeed|ray|multiprocess)[/\\]"
-    r"|/lib(?:64)?/python3\.\d{1,2}/(?!site-packages|dist-packages)|^<"
+    rf"|/lib(?:64)?/python3\.\d{{1,2}}/(?!site-packages|dist-packages)|^<|{_GENERATED}"
 )
 # functions of libraries that run a whole loop or a whole dataset on behalf of the line that calls them
 _LOOP = lazy_compile(

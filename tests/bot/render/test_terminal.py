@@ -396,6 +396,7 @@ def test_numbers_become_ranges(numbers, text):
     ("line", "seen"),
     [
         ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[4A\x1b[Kred", "red"),
         ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
         ("\x1b[2J\x1b[1;1H", "\\x1b[2J\\x1b[1;1H"),
         ("100%\rdone\r\n", "100%\\x0ddone"),
