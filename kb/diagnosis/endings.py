@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kb.diagnosis.context.open_end import open_end, shown_lines
+from kb.diagnosis.context.passing_changes import LATE_ERROR
 from kb.diagnosis.verdict import failure_signs
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
@@ -27,6 +28,7 @@ _NO_FAULT = {
     "stopped": "The run stopped as planned, before its last step",
     "running": "Running, no failure so far",
 }
+_WITH_ERRORS = "The run completed, but errors were reported between its last step and its end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,9 @@ def end_summary(report: Report, facts: Facts, completion: Completion) -> str:
     step = report.progress.last_iteration
     reached = f", last step {step}" if step is not None else ""
     if report.verdict == "no_fault":
-        return f"{_NO_FAULT.get(report.phase, 'No failure found')}{reached}."
+        late = report.phase == "completed" and any(event.why == LATE_ERROR for event in report.indicators.events)
+        how = _WITH_ERRORS if late else _NO_FAULT.get(report.phase, "No failure found")
+        return f"{how}{reached}."
     state = completion.bad_state
     if report.verdict == "no_match":
         if state is None or any(event.why not in (LAST_LINE, LAST_LINES) for event in report.indicators.events):

@@ -14,7 +14,7 @@ from kb.diagnosis.context.first_place import first_place
 from kb.diagnosis.context.missing_evidence import missing_evidence
 from kb.diagnosis.context.named_objects import named_objects
 from kb.diagnosis.context.package_names import package_of
-from kb.diagnosis.context.passing_changes import passing_changes, without_passing_changes
+from kb.diagnosis.context.passing_changes import late_errors, passing_changes, without_passing_changes
 from kb.diagnosis.context.premises import applicable
 from kb.diagnosis.context.raised_before import of_raised, raised_before
 from kb.diagnosis.context.time_zone import time_zone
@@ -133,7 +133,15 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         decision=decision,
         progress=done,
         diagnoses=diagnoses,
-        indicators=shown_indicators(verdict, facts, signs, end, numbers, passed=passing_changes(judged.findings, end)),
+        indicators=shown_indicators(
+            verdict,
+            facts,
+            signs,
+            end,
+            numbers,
+            passed=passing_changes(judged.findings, end),
+            late=late_errors(judged.findings, end, facts) if verdict == "no_fault" else (),
+        ),
         gaps=(
             *evidence.gaps,
             *judged.excepted,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from kb.diagnosis.bad_events import TailLine, is_stack
-from kb.diagnosis.context.passing_changes import NO_FAULT
+from kb.diagnosis.context.passing_changes import LATE_ERROR, NO_FAULT
 from kb.diagnosis.endings import end_lines_of
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import Ranked
@@ -203,17 +203,22 @@ def shown_indicators(
     numbers: Numbering,
     *,
     passed: Sequence[Finding] = (),
+    late: Sequence[Signal] = (),
 ) -> Indicators:
     """Return the lines that ended an unknown failure; otherwise those that prove a normal end, or the logs' last lines.
 
-    `passed`: changes of a metric that the run survived, as observations behind them.
+    `passed`: changes of a metric that the run survived, as observations behind them. `late`: errors before its normal end.
     """
     found = _indicators(facts, signs, numbers) if verdict == "no_match" else Indicators()
     if found.events or verdict == "fault":
         return found
     ended = _end_indicators(verdict, facts, end, numbers)
     seen = dict.fromkeys(finding.first.line for finding in passed)
-    return replace(ended, events=(*ended.events, *(Indicator(text, NO_FAULT) for text in seen)))
+    errors = [
+        Indicator(item.line.strip()[:200], LATE_ERROR, numbers.line(item.stream, item.offset, item.line))
+        for item in late[:INDICATORS]
+    ]
+    return replace(ended, events=(*ended.events, *errors, *(Indicator(text, NO_FAULT) for text in seen)))
 
 
 def _end_indicators(verdict: Verdict, facts: Facts, end: Completion, numbers: Numbering) -> Indicators:

@@ -149,3 +149,15 @@ def test_a_save_that_worked_at_the_second_attempt_is_no_failure(engine: Matcher)
     again = "INFO:checkpoint:saved step 39 on the second attempt\n"
     assert answer(engine, train=begun + failed + again).verdict == "insufficient_evidence"
     assert answer(engine, train=begun + failed).verdict == "fault"
+
+
+def test_errors_between_the_last_step_and_the_end_are_told(engine: Matcher) -> None:
+    """The work is done, so they are no failure; those behind the end are of the teardown."""
+    error = "[rank7]:[E814 01:57:12.984417033 ProcessGroupNCCL.cpp:542] [Rank 7] Collective WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) raised the following async exception: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\n"
+    saved = "saved the weights\n"
+    told = answer(engine, train=STEPS + error + saved + END)
+    assert (told.verdict, told.phase) == ("no_fault", "completed")
+    assert told.summary.startswith("The run completed, but errors were reported between its last step and its end")
+    assert any("unhandled system error" in event.what for event in told.indicators.events)
+    calm = answer(engine, train=STEPS + saved + END)
+    assert calm.summary.startswith("The run completed normally")

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from kb.diagnosis.findings import Finding
 from kb.facts.completion import Completion
+from kb.facts.job_facts import Facts
+from kb.facts.signals import Signal
 
 MODERATE = 2.5  # factor of a slow-down below which a shared machine explains it
+LATE_ERROR = "reported after the last step, before the end; the run completed all the same"
 NO_FAULT = "an observation, not a fault: the run completed"
 _SLOWER = frozenset({"throughput_drop", "straggler"})
 
@@ -25,6 +28,29 @@ def passing_changes(findings: Sequence[Finding], end: Completion) -> list[Findin
     their time, memory that grows, and a loss that ends far from its level.
     """
     return [finding for finding in findings if _completed(end) and _has_passed(finding)]
+
+
+def late_errors(findings: Sequence[Finding], end: Completion, facts: Facts) -> list[Signal]:
+    """Return the first line of each finding between the last step and the reported end of a run that provably completed.
+
+    Its work is done, but what was reported may still be wrong: a rank may have left, or the exit status may not be 0.
+    """
+    ends = {sign.stream: sign.offset for sign in end.proof if sign.stream is not None} if _completed(end) else {}
+    found = {}
+    for finding in findings:
+        for signal in finding.signals:
+            steps = facts.streams[signal.stream].points if signal.stream in ends else ()
+            late = bool(steps) and steps[-1].offset < signal.offset < ends[signal.stream]
+            if (
+                late
+                and not signal.survived
+                and not signal.compared
+                and signal.kind != "series"
+                and finding.role != "context"
+            ):
+                found.setdefault(finding.rule.id, signal)
+                break
+    return list(found.values())
 
 
 def _completed(end: Completion) -> bool:
