@@ -28,7 +28,7 @@ _NO_FAULT = {
     "stopped": "The run stopped as planned, before its last step",
     "running": "Running, no failure so far",
 }
-_WITH_ERRORS = "The run completed, but errors were reported between its last step and its end"
+_WITH_ERRORS = "The run completed; errors were reported before its end"
 
 
 @dataclass(frozen=True, slots=True)

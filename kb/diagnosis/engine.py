@@ -140,7 +140,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
             end,
             numbers,
             passed=passing_changes(judged.findings, end),
-            late=late_errors(judged.findings, end, facts) if verdict == "no_fault" else (),
+            late=late_errors(end, facts) if verdict == "no_fault" else (),
         ),
         gaps=(
             *evidence.gaps,

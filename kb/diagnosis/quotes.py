@@ -203,11 +203,12 @@ def shown_indicators(
     numbers: Numbering,
     *,
     passed: Sequence[Finding] = (),
-    late: Sequence[Signal] = (),
+    late: Sequence[tuple[int, int, str]] = (),
 ) -> Indicators:
     """Return the lines that ended an unknown failure; otherwise those that prove a normal end, or the logs' last lines.
 
-    `passed`: changes of a metric that the run survived, as observations behind them. `late`: errors before its normal end.
+    `passed`: changes of a metric that the run survived, as observations behind them. `late`: errors
+    before its normal end, each with its stream and offset.
     """
     found = _indicators(facts, signs, numbers) if verdict == "no_match" else Indicators()
     if found.events or verdict == "fault":
@@ -215,8 +216,8 @@ def shown_indicators(
     ended = _end_indicators(verdict, facts, end, numbers)
     seen = dict.fromkeys(finding.first.line for finding in passed)
     errors = [
-        Indicator(item.line.strip()[:200], LATE_ERROR, numbers.line(item.stream, item.offset, item.line))
-        for item in late[:INDICATORS]
+        Indicator(text.strip()[:200], LATE_ERROR, numbers.line(stream, offset, text))
+        for stream, offset, text in late[:INDICATORS]
     ]
     return replace(ended, events=(*ended.events, *errors, *(Indicator(text, NO_FAULT) for text in seen)))
 

@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from kb.diagnosis.findings import Finding
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import tail_lines
 
+_NUMBER = lazy_compile(r"\d+")
+_COLLECTIVE_FAILED = lazy_compile(
+    r"raised the following async exception: |Watchdog caught collective operation timeout|\bDistBackendError: "
+)
 MODERATE = 2.5  # factor of a slow-down below which a shared machine explains it
 LATE_ERROR = "reported after the last step, before the end; the run completed all the same"
 NO_FAULT = "an observation, not a fault: the run completed"
@@ -30,26 +35,20 @@ def passing_changes(findings: Sequence[Finding], end: Completion) -> list[Findin
     return [finding for finding in findings if _completed(end) and _has_passed(finding)]
 
 
-def late_errors(findings: Sequence[Finding], end: Completion, facts: Facts) -> list[Signal]:
-    """Return the first line of each finding between the last step and the reported end of a run that provably completed.
+def late_errors(end: Completion, facts: Facts) -> list[tuple[int, int, str]]:
+    """Return stream, offset and text of errors of collectives between the last step and the reported end of a completed run.
 
-    Its work is done, but what was reported may still be wrong: a rank may have left, or the exit status may not be 0.
+    Its work is done, but a rank may have left, and the exit status need not be 0. Of lines that differ only in numbers, the
+    first counts.
     """
     ends = {sign.stream: sign.offset for sign in end.proof if sign.stream is not None} if _completed(end) else {}
-    found = {}
-    for finding in findings:
-        for signal in finding.signals:
-            steps = facts.streams[signal.stream].points if signal.stream in ends else ()
-            late = bool(steps) and steps[-1].offset < signal.offset < ends[signal.stream]
-            if (
-                late
-                and not signal.survived
-                and not signal.compared
-                and signal.kind != "series"
-                and finding.role != "context"
-            ):
-                found.setdefault(finding.rule.id, signal)
-                break
+    found: dict[str, tuple[int, int, str]] = {}
+    for index, stop in ends.items():
+        stream = facts.streams[index]
+        last = stream.points[-1].offset if stream.points else stop
+        for at, line in tail_lines(stream.summary) if last < stop else ():
+            if last < at < stop and _COLLECTIVE_FAILED.search(line[:600]):
+                found.setdefault(_NUMBER.sub("#", line)[:160], (index, at, line[:512]))
     return list(found.values())
 
 
