@@ -180,8 +180,10 @@ def _score(
     others = [rival for rival in rivals if rival.fault.id != entry.fault.id]
     if entry.rule.fallback:
         score += FALLBACK
-        traits = entry.captures.get("traits")
-        reasons.append(f"generic match, based on: {traits}" if traits else "generic match")
+        guessed = entry.captures.get("traits")  # the words are for `rules test`: they say nothing to a reader
+        reasons.append(
+            "generic match, the class is a guess from the words of the error" if guessed else "generic match"
+        )
     if others:
         earlier = sum(precedes(entry.first, rival.first) for rival in others) / len(others)
         score += EARLY * earlier

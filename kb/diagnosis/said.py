@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from kb.diagnosis.findings import Finding
+from kb.diagnosis.ranking import CAME_FIRST
 from kb.model import Phase
 from kb.regex.lazy import lazy_compile
 from kb.report import Diagnosis
@@ -57,6 +58,8 @@ def with_words_of(siblings: Iterable[Finding], best: Finding) -> Finding:
 def as_far_as_likely(found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     """Return the findings; further ones that are hardly the cause with their lines only, as steps for them would not help."""
     every = tuple(found)
+    if len(every) == 1 and not every[0].explains:  # it came before nothing that is shown
+        every = (replace(every[0], reasons=tuple(reason for reason in every[0].reasons if reason != CAME_FIRST)),)
     hardly = {item.rank for item in every if item.band == "weak" and every[0].band != "weak"}
     return tuple(_with_its_lines_only(item) if item.rank in hardly else item for item in every)
 

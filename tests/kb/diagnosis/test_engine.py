@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from bot.render.phrases import place
 from kb.diagnosis.engine import diagnose, headline_place
 from kb.diagnosis.quotes import INDICATORS, SHOWN_LINES, SHOWN_TEXT
+from kb.diagnosis.ranking import CAME_FIRST
+from kb.diagnosis.said import as_far_as_likely
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
 from kb.report import Diagnosis, EvidenceItem, Report, Suspect, ranges
@@ -445,3 +447,17 @@ def test_no_bound_where_an_older_line_may_exist():
     )
     (found,) = report(text).diagnoses
     assert (found.first_seen, list(place(found))) == (None, [])
+
+
+def test_a_finding_that_stands_alone_came_before_nothing() -> None:
+    """What is not shown is no partner of a comparison."""
+    book = rulebook(
+        rule("first", "cuda_oom", Pattern("a", literal="memory is gone")),
+        rule("then", "loss_spike", Pattern("b", literal="loss is high")),
+    )
+    text = "2024-05-03 10:00:01,100 memory is gone\n2024-05-03 10:00:09,100 loss is high\n"
+    both = diagnose(Evidence(streams=(scanned(text, book),)), book).diagnoses
+    assert CAME_FIRST in both[0].reasons
+    (alone,) = as_far_as_likely(both[:1])
+    assert CAME_FIRST not in alone.reasons
+    assert as_far_as_likely(both)[0].reasons == both[0].reasons
