@@ -18,7 +18,7 @@ def different_waits(first: Signal, facts: Facts) -> str:
     groups = set()
     for index, item in facts.structures("watchdog"):
         begun, then = facts.streams[index].attempt(first.offset if index == first.stream else item.offset)
-        rank = item.resource.rank
+        rank: object = item.resource.rank
         rank = item.fields.get("pg_rank") if rank is None and not item.fields.get("pg") else rank
         operation, number = item.fields.get("op"), item.fields.get("seq")
         within = begun <= item.offset and (then is None or item.offset < then)
