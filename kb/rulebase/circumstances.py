@@ -38,6 +38,7 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
 }
 OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "peers": ("yes",),
+    "reporters": ("one", "several"),  # the ranks whose lines the finding consists of
     "neighbours": (),  # the ranks on the node of a single suspected rank that are not suspects, such as "ranks 1-3"
     "suspect": (),  # the ranks that are accused, such as "rank 2"
     "stage": get_args(Stage),
@@ -67,6 +68,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "says": (),  # the message of the exception, option parser or assertion, cut
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
     "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows
+    "holder": ("own", "others"),  # who holds it: this process alone, or others on the device as well
     "memory_of": ("host", "gpu"),  # whose memory the line speaks of
     "unused": (),
     "foreign": (),
@@ -74,6 +76,8 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "loss": ("never_finite", "exploded", "broke"),  # of faults of the loss only, as the next four
     "good_step": (),
     "bad_step": (),
+    "nan_step": (),  # the first without a finite loss
+    "loss_course": (),  # the values of the loss that show how it broke, such as "0.21 at step 56, nan at step 63"
     "last_loss": (),
     "last_step": (),
 }

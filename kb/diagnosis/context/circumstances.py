@@ -26,6 +26,7 @@ OF_LINE = frozenset(
         "memory_of",
         "package",
         "unused",
+        "holder",
         "foreign",
         "cap",
         "missing",
@@ -74,6 +75,8 @@ def circumstances(
         found["peers"] = "yes" if run.get("processes") == "several" else ""
     if "suspect" in asked:
         found["suspect"] = _accused(suspects, speakers)
+    if "reporters" in asked and speakers:
+        found["reporters"] = "one" if len(speakers) == 1 else "several"
     if "first_step" in asked:
         found["first_step"] = "before" if run.get("steps") == "some" and step is None else ""
     found |= {"stage": stage or "", "phase": phase}

@@ -87,7 +87,7 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
     ):
         if name in asked:
             found[name] = stated_by(text)
-    if asked & {"memory", "unused", "foreign", "cap"}:
+    if asked & {"memory", "unused", "foreign", "cap", "holder"}:
         found |= _memory(text)
     if "device_name" in asked:
         found["device_name"] = _devices(signals)
@@ -187,7 +187,8 @@ def _end(text: str) -> tuple[str, str]:
 def _memory(text: str) -> Mapping[str, str]:
     """Return what a message about device memory shows.
 
-    "capped" (the process may use no more than a part), "fragmented", "others" (processes), or "full" of this process.
+    "capped" (the process may use no more than a part), "fragmented", "others" (processes), or "full" of this process; and
+    who holds it, this process alone ("own") or "others" as well.
     """
     sizes: dict[str, float] = {}
     for found in _MEMORY.finditer(text):
@@ -200,14 +201,18 @@ def _memory(text: str) -> Mapping[str, str]:
     if (reserved := sizes.get("reserved")) is not None:  # as releases before 2.1 state it
         used = reserved
         unused = max(0.0, reserved - sizes.get("allocated", reserved))
+    foreign = None if size is None or used is None else size - free - used
+    holder = {} if foreign is None else {"holder": "others" if foreign > _OTHERS else "own"}
     if "cap" in sizes and free > asked:
-        return {"memory": "capped", "cap": f"{sizes['cap']:.2f} GiB"}
+        return {**holder, "memory": "capped", "cap": f"{sizes['cap']:.2f} GiB"}
     if unused is not None and free + unused > asked and unused >= _SHARE * (used or size or 0.0):
-        return {"memory": "fragmented", "unused": f"{unused:.2f} GiB"}
-    if size is None or used is None:
+        return {**holder, "memory": "fragmented", "unused": f"{unused:.2f} GiB"}
+    if foreign is None:
         return {}
-    foreign = size - free - used
-    return {"memory": "others", "foreign": f"{foreign:.2f} GiB"} if foreign > _OTHERS else {"memory": "full"}
+    return {
+        **holder,
+        **({"memory": "others", "foreign": f"{foreign:.2f} GiB"} if foreign > _OTHERS else {"memory": "full"}),
+    }
 
 
 def _gib(size: str) -> float | None:

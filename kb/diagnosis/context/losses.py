@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
@@ -17,7 +17,8 @@ def of_losses(first: Signal, facts: Facts) -> Mapping[str, str]:
     """Return words about the losses of the log of a signal, or of the log with the most.
 
     `loss`: how it broke, "never_finite" (no finite value before), "exploded" (finite, and out of all proportion before) or
-    "broke"; `good_step` and `bad_step`: the logged steps between which it broke; `last_loss` and `last_step`: the end.
+    "broke"; `good_step` and `bad_step`: the logged steps between which it broke; `nan_step`: the first that is not finite;
+    `loss_course`: the values that show it; `last_loss` and `last_step`: the end.
     """
     losses = _losses(first, facts)
     if not losses:
@@ -42,10 +43,22 @@ def _broken(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
         return {"loss": "never_finite", "bad_step": _step(losses[0])}
     least = min(abs(point.loss or 0.0) for point in before) or 1e-9
     if abs(before[-1].loss or 0.0) < EXPLODED * least:
-        return {"loss": "broke", "good_step": _step(before[-1]), "bad_step": _step(losses[ends])}
+        broke = {"loss": "broke", "good_step": _step(before[-1]), "bad_step": _step(losses[ends])}
+        return {**broke, **_course(before[-1:], losses[ends])}
     calm = next(at for at in range(len(before) - 1, -1, -1) if abs(before[at].loss or 0.0) < GROWING * least)
     onset = before[calm + 1] if calm + 1 < len(before) else losses[ends]
-    return {"loss": "exploded", "good_step": _step(before[calm]), "bad_step": _step(onset)}
+    exploded = {"loss": "exploded", "good_step": _step(before[calm]), "bad_step": _step(onset)}
+    return {**exploded, **_course(dict.fromkeys((before[calm], before[-1])), losses[ends])}
+
+
+def _course(finite: Iterable[ProgressPoint], lost: ProgressPoint) -> Mapping[str, str]:
+    """Return the values that show how the loss broke, and the first step without a finite one."""
+    parts = [f"{point.loss:.4g}{_at(point)}" for point in finite]
+    return {"loss_course": ", ".join([*parts, f"{lost.loss}{_at(lost)}"]), "nan_step": _step(lost)}
+
+
+def _at(point: ProgressPoint) -> str:
+    return "" if point.step is None else f" at step {point.step}"
 
 
 def _finite(point: ProgressPoint) -> bool:
