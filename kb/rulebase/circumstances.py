@@ -49,6 +49,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "numbers": ("bad",),  # most lines before its traceback report values that are not finite
     "waits": (),  # the different collectives in which its ranks wait, such as "rank 0 in ALLGATHER (number 12), rank 1 in ..."
     "calls": ("yes",),  # its line called what raised the exception
+    "raising": (),  # the innermost frame of its exception, of whatever code
     "raised_before": (),  # the exception of a reader or worker that the line speaks of
     "raised_in": (),  # its innermost frame of the run's own code
     "log": (),  # the path of the log with its first line

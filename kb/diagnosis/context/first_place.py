@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from kb.diagnosis.context.bad_numbers import reports_bad_numbers
 from kb.diagnosis.context.circumstances import OF_LINE
-from kb.diagnosis.context.own_frame import CodePlace, own_frame
+from kb.diagnosis.context.own_frame import CodePlace, own_frame, raising_frame
 from kb.diagnosis.context.waits import different_waits
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
@@ -26,6 +26,7 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         "pid": str(pid) if pid is not None else "",
         "frame": place.frame,
         "calls": "yes" if place.calls else "",
+        "raising": raising_frame(first, facts) if "raising" in asked else "",
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
     if "numbers" in asked:
@@ -38,6 +39,8 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         from kb.diagnosis.context.line_words import of_lines, with_end  # noqa: PLC0415 - few rules ask for what a line states
 
         found |= with_end(of_lines(best.signals, asked), _others(ranked))
+    if "path" in asked and not found.get("path"):
+        found["path"] = _saved_to(first, facts)
     if "loss" in asked or "last_loss" in asked:
         from kb.diagnosis.context.losses import of_losses  # noqa: PLC0415 - only rules on the loss ask for it
 
@@ -49,6 +52,12 @@ def _others(ranked: Ranked) -> Iterator[Signal]:
     """Yield the other signals of a fault and of what it explains, in the log of its first line."""
     for finding in (*ranked.findings, *ranked.folded):
         yield from (signal for signal in finding.signals if signal.stream == ranked.best.first.stream)
+
+
+def _saved_to(first: Signal, facts: Facts) -> str:
+    """Return the path of the save that had begun, and not ended, when the first line of a finding was written; empty without it."""
+    saves = [item for item in facts.streams[first.stream].checkpoints if item.offset <= first.offset]
+    return str(saves[-1].fields.get("path") or "") if saves and saves[-1].fields.get("event") == "save_begin" else ""
 
 
 def _looked_for(first: Signal, facts: Facts) -> str:

@@ -21,7 +21,10 @@ _PORT = lazy_compile(r"\bport[\"'=:\[( ]{1,4}(\d{2,5})\b")
 _ANY_HOST = frozenset({"::", "0.0.0.0", "*"})  # noqa: S104 - compared, not bound to
 _WORKER_IP = lazy_compile(r"\b(?:Worker IP address|ip)[:=] ?((?:\d{1,3}\.){3}\d{1,3})")
 _WORKER_PID = lazy_compile(r"\b(?:Worker PID|pid)[:=] ?(\d{1,9})\b")
-_PATH = lazy_compile(r"[\"'](/[^\"'\n]{1,300})[\"']")
+_PATH = lazy_compile(
+    r"[\"'\u2018](/[^\"'\u2019\n]{1,300})[\"'\u2019]|\[Errno \d{1,3}\] [^:'\"\n]{3,80}: b?[\"']([^\"'\n]{1,300})[\"']"
+    r"|(?:^|[\s:=])(/[\w./@%+=-]{2,200}): (?:\w[\w ]{0,40}: )?[Nn]o space left"
+)
 _MISSING = lazy_compile(
     r"does not appear to have (?:a file|files) named ([\w./-]{1,120}\w)"
     r"|(?:No such file or directory|Is a directory|[Nn]ot found|do(?:es)? not exist|doesn't exist)(?: at)?[:( ]{1,3}b?(?:[\"']([^\"'\n]{1,200})[\"']|([./~][\w./~@%+=-]{1,200}))"
@@ -74,7 +77,7 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
         found["to_host"], found["to_port"] = _end(text)
     for name, shown in _NAMED:
         if name in asked and (stated := shown.findall(first.line) or shown.findall(text)):
-            found[name] = stated[-1] if name == "path" else stated[0]  # of a copy, the target
+            found[name] = max(stated[-1]) if name == "path" else stated[0]  # of a copy, the target
     if "sender_uid" in asked:
         found["sender_uid"] = _sender(first.captures.get("address", ""))
     for name, stated_by in (

@@ -73,6 +73,12 @@ def own_frame(signal: Signal, facts: Facts) -> CodePlace:
     return CodePlace() if found is None else CodePlace(_shown(found.place), found.calls)
 
 
+def raising_frame(signal: Signal, facts: Facts) -> str:
+    """Return the innermost frame of the traceback with a line, of the run's code or a library; empty without one."""
+    raised = (str(item.fields.get("frames") or "").splitlines() for item in exceptions_at(signal, facts))
+    return next((shown_frame(frames[-1]) for frames in raised if frames), "")
+
+
 def exceptions_at(signal: Signal, facts: Facts) -> list[Structure]:
     """Return the exceptions whose tracebacks hold the line of a signal."""
     raised = facts.streams[signal.stream].exceptions

@@ -85,7 +85,7 @@ _CHECKPOINTS = (
         r"Saved checkpoint .*\(epoch ",
         rb"Saved checkpoint " + _PATH + rb".{0,3}\(epoch \d{1,9} @ (?P<iteration>\d{1,12}) updates",
     ),
-    _form("save_end", r"Saved checkpoint (?:to|at) ", rb"Saved checkpoint" + _TO),
+    _form("save_end", r"Saved checkpoint (?:to|at) ", rb"[Ss]aved checkpoint(?= (?:to|at) )" + _TO),
     _form("save_end", r"[Cc]heckpoint saved (?:to|at|in) ", rb"[Cc]heckpoint saved" + _TO),
     _form("save_end", r"[Ss]aved checkpoint \S*[/.]", rb"[Ss]aved checkpoint (?P<path>[^\s:]{0,150}[/.][^\s:]{1,150})"),
     _form(

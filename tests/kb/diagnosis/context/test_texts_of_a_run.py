@@ -187,44 +187,6 @@ def test_a_loss_breaks_between_two_logged_steps(base: tuple[Knowledge, Matcher])
     assert "after step 20 (2.3 at step 20, 2.2e+19 at step 40, inf at step 50)" in text
 
 
-def test_an_illegal_access_that_one_rank_reports_sends_nobody_to_look_for_the_first(
-    base: tuple[Knowledge, Matcher],
-) -> None:
-    """Of several that report it, the first one counts; where one does, it is found."""
-    error = "torch.AcceleratorError: CUDA error: misaligned address\n"
-    begun = "world_size: 8\n"
-    one = words(report(base, train=f"{begun}[rank6]: {error}"))
-    two = words(report(base, train=f"{begun}[rank6]: {error}[rank3]: {error}"))
-
-    assert "the others follow it" not in one
-    assert "the others follow it" in two
-
-
-def test_the_number_of_an_amd_gpu_is_called_no_host(base: tuple[Knowledge, Matcher]) -> None:
-    """`node-6` is the number that the driver gives the device on its host."""
-    text = words(report(base, train="HW Exception by GPU node-6 (Agent handle: 0x7f00) reason :GPU Hang\n"))
-
-    assert "node-6: that is the number of the device on its host, not a host" in text
-    assert "rocminfo" in text
-
-
-@pytest.mark.parametrize(
-    "died",
-    [
-        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.\n",
-        "SystemError: (Fatal) DataLoader process (pid 4711) exited is killed by signal: Killed. (at data_loader.cc:2)\n",
-    ],
-)
-def test_a_loader_worker_that_was_killed_is_looked_up_by_its_number(base: tuple[Knowledge, Matcher], died: str) -> None:
-    """With the command that shows OOM kills, and what to change then; a node that is not known is called so."""
-    text = words(report(base, train=died))
-
-    assert "process 4711" in text
-    assert "dmesg -T | grep -iE" in text
-    assert "These logs do not name the node" in text
-    assert "num_workers" in text or "workers" in text
-
-
 def test_a_crash_of_another_language_gets_no_steps_for_python(base: tuple[Knowledge, Matcher]) -> None:
     """A benchmark in C, and the same crash under Python."""
     crash = (
