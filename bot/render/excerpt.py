@@ -19,14 +19,22 @@ _CODE = lazy_compile(r"\b[A-Z][A-Z0-9]{0,30}(?:_[A-Z0-9]{1,30}){2,12}\b")
 _BAR = lazy_compile(
     r"^[^|\n]{0,60}\d%?\|[^|\n]{0,200}\| {0,3}\d{1,9}/\d{1,9} \[[^\]\n]{3,60}\](?:(?:\^\[|ESC|\\x1b)\[A)?(?=[^\s,|].{7})"
 )
+# What PyTorch writes between the figures of memory, and the part of the line up to the last of them.
+_BETWEEN_FIGURES = lazy_compile(
+    r"(?<=free\. )Including non-PyTorch memory, (?=this process has )|(?<=in use\. )Of the allocated memory [\d.]{1,9} [KMGT]iB is allocated by PyTorch, and "
+)
+_FIGURES = lazy_compile(
+    r"Tried to allocate [^\n]{1,400}(?:is reserved by PyTorch but unallocated|reserved in total by PyTorch)"
+)
 _SLACK = 4 / 3  # of the limit: telling words of this length stay whole
 _MUCH = 1000
 _LEAD = 40  # characters kept before the telling words
 
 
 def condensed(line: str) -> str:
-    """Return a line without a bar before its message, and without the properties of tensors; `...` marks each cut."""
+    """Return a line without a bar before its message, properties of tensors and words between figures; `...` marks each cut."""
     line = _ALIKE.sub(f", {CUT})", line) if "TensorDeviceTypes" in line else line
+    line = _BETWEEN_FIGURES.sub(f"{CUT} ", line) if "PyTorch" in line else line
     return _BAR.sub(f"{CUT} ", line) if "|" in line else line
 
 
@@ -49,12 +57,18 @@ def excerpt(line: str, span: Span | None, limit: int) -> tuple[str, Span | None]
         return _both_ends(line, low, high, limit), None
     start = 0 if high <= limit or low <= _LEAD else _word_at(line, low - _LEAD)
     whole = min(high + _LEAD, len(line)) if high - start <= 2 * limit else 0  # what they speak of often follows
-    end = max(_end_of_word(line, start, start + limit), whole)
+    end = max(_end_of_word(line, start, start + limit), whole, _end_of_figures(line, start, limit))
     end = len(line) if len(line) - end <= _LEAD else end  # the last words often say why
     head = f"{CUT} " if start else ""
     shift = len(head) - start
     tail = f" {_left_out(line, end)}" if end < len(line) else ""
     return f"{head}{line[start:end]}{tail}", None if span is None else (low + shift, min(high, end) + shift)
+
+
+def _end_of_figures(line: str, start: int, limit: int) -> int:
+    """Return where the figures of a failed allocation end, if they almost fit: advice rests on the last of them."""
+    found = _FIGURES.search(line, start)
+    return found.end() if found is not None and found.end() - start <= _SLACK * limit else 0
 
 
 def _both_ends(line: str, low: int, high: int, limit: int) -> str:

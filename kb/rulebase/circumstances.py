@@ -66,6 +66,8 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "device_name": (),  # a GPU by its address or number, such as "GPU 0000:1c:00.0" or "GPU 0 as its process counts them"
     "free": (),
     "package": (),  # that is missing or too old
+    "installing": (),  # the package at which an installer gave up
+    "install_error": (),  # its first error that passes on no other one
     "says": (),  # the message of the exception, option parser or assertion, cut
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
     "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows

@@ -41,6 +41,10 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         found |= with_end(of_lines(best.signals, asked), _others(ranked))
     if "path" in asked and not found.get("path"):
         found["path"] = _saved_to(first, facts)
+    if asked & {"installing", "install_error"}:
+        from kb.diagnosis.context.installers import of_installer  # noqa: PLC0415 - only rules on installers ask for it
+
+        found |= of_installer(first, facts)
     if "loss" in asked or "last_loss" in asked:
         from kb.diagnosis.context.losses import of_losses  # noqa: PLC0415 - only rules on the loss ask for it
 
