@@ -351,7 +351,7 @@ def _deliver(
         warning = memory.keep(answer, bundle, kept)
         if warning:
             complain(warning)
-        elif sys.stdout.isatty() and not options.as_json:
+        elif not options.as_json:  # in a pipe, too: whoever reads it later finds the incident by its number
             say(f"Saved as incident {memory.number}; `signalbox incidents show {memory.number}` shows it again.")
         # without --deep, only the lines that rules need are fetched from a job's log store
         whole = options.deep or not options.targets

@@ -48,7 +48,7 @@ def run(
         )
     if newer:
         say(
-            f"{many(newer, 'failure')} of this week {'was' if newer == 1 else 'were'} diagnosed from files: "
+            f"{many(newer, 'failure')} of the current week {'was' if newer == 1 else 'were'} diagnosed from files: "
             f"`signalbox digest --week {this_week} --by-hand` counts {'it' if newer == 1 else 'them'}.",
             err=True,
         )

@@ -90,14 +90,14 @@ def history(incident: int) -> list[str]:
     return [with_names(line, known) for _, line in sorted(lines, key=lambda item: item[0])]
 
 
-def closing_lines(incident: int) -> list[str]:
-    """What people closed the incident as, in one line; nothing while it is open."""
+def closing_lines(incident: int) -> tuple[list[str], bool]:
+    """What people closed the incident as, in one line, and whether that refutes the answer; nothing while it is open."""
     with Ledger(database_url()) as ledger:
         said = ledger.closings.annotations(incident)
     if word(said) is None:
-        return []
+        return [], False
     cause, wrong = closed_as(said, _title)
-    return [f"People closed this as: {cause or 'no cause given'}{'. The answer below was wrong' if wrong else ''}"]
+    return [f"People closed this as: {cause or 'no cause given'}{'. The answer was wrong' if wrong else ''}"], wrong
 
 
 def _title(fault: str) -> str:

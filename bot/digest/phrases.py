@@ -145,7 +145,7 @@ def none_at_all(digest: Digest) -> str:
         if digest.reports
         else "no jobs were diagnosed"
     )
-    return f"No failures {'this week' if digest.reports else 'are known this week'}: {asked}."
+    return f"No failures {'' if digest.reports else 'are known '}in {digest.week}: {asked}."
 
 
 def news(digest: Digest) -> Iterator[tuple[str, str]]:

@@ -43,9 +43,9 @@ def _actions(digest: Digest) -> Iterator[str]:
 def _news(digest: Digest) -> Iterator[str]:
     found = list(phrases.news(digest))
     if not found:
-        yield "New this week: nothing that the previous seven weeks did not have"
+        yield f"New in {digest.week}: nothing that the previous seven weeks did not have"
     for kind, names in found:
-        yield from _wrapped(f"New this week: {names}" if kind == "new" else f"New {kind}: {names}")
+        yield from _wrapped(f"New in {digest.week}: {names}" if kind == "new" else f"New {kind}: {names}")
 
 
 def _classes(digest: Digest) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _record(digest: Digest) -> Iterator[str]:
         ("correct, top three", phrases.share(this.top3), phrases.share(long.top3)),
         ("correctly none", phrases.share(this.abstained), phrases.share(long.abstained)),
     ]
-    yield from _table("Accuracy", ("<figure", "<this week", f"<{long.weeks} weeks"), rows)
+    yield from _table("Accuracy", ("<figure", f"<{digest.week}", f"<{long.weeks} weeks"), rows)
     fired = [(str(rule_line.fired), phrases.share(rule_line.wrong), rule_line.rule) for rule_line in digest.fired]
     yield from _table("Rules most often ranked first", (">times", "<wrong, 8 weeks", "<rule"), fired)
     wrong = [(phrases.share(rule_line.wrong), rule_line.rule) for rule_line in digest.wrong]
@@ -128,7 +128,7 @@ def _record(digest: Digest) -> Iterator[str]:
 
 
 def _open(digest: Digest) -> Iterator[str]:
-    yield from ("", f"Unresolved: {digest.open_week} from this week, {digest.open_all} from eight weeks")
+    yield from ("", f"Unresolved: {digest.open_week} from {digest.week}, {digest.open_all} from eight weeks")
     rows = [
         (str(item.incident), "-" if item.gpu_hours is None else phrases.hours(item.gpu_hours), item.job, item.title)
         for item in digest.open

@@ -18,7 +18,7 @@ GOOD_RUN = "good_run"
 class DiagnosePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Diagnose a job. `why`: the trigger in words, such as "alerts GPUHang, XidErrors".
 
-    `last`: only this many seconds before its end; `deep`: all lines of all logs. `ended`: when the run in question ended,
+    `last`: only this many seconds before its end; `deep`: all lines of all logs; `state`: the job's, as the asker gives it. `ended`: when the run in question ended,
     seconds since the epoch; None: the last run. `private_to`: the only Slack user who gets the answer; such a task is not
     shared with other requests.
     """
@@ -33,10 +33,12 @@ class DiagnosePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deep: bool = False
     ended: float | None = None
     private_to: str | None = None
+    state: str | None = None
 
     def key(self) -> str:
-        """Return the key, equal for all requests for the same job, and for the same person if it is private."""
+        """Return the key, equal for all requests for the same job and state, and for the same person if it is private."""
         whose = () if self.private_to is None else (self.private_to,)
+        whose = whose if self.state is None else (*whose, "state", self.state)
         wanted = repr((self.tenant, self.cluster, self.namespace, self.job, self.last, self.deep, *whose))
         return f"{DIAGNOSE}:{sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 

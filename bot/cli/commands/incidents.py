@@ -124,6 +124,7 @@ def show(
         say_json(record.report_json)
         return
     from bot.cli.incident_actions import closing_lines, history
+    from bot.render.headline import headline
     from bot.render.report_json import from_json
     from bot.render.terminal import show as print_report
     from bot.render.text_format import shown
@@ -137,12 +138,16 @@ def show(
     say(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}{f', {shown(lived)}' if lived else ''}")
     if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
         say(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
-    for line in closing_lines(incident.id):
+    closed, refuted = closing_lines(incident.id)
+    for line in closed:
         say(shown(line))
     say("")
     root = Path(incident.bundle) if incident.bundle else None
     report = redacted(from_json(record.report_json))  # an older version may have stored it
-    print_report(report, Reading(verbose, root=root, consoles=_consoles(incident, report), heat=_heat(compared)))
+    if refuted and not verbose:
+        say(f"The refuted answer, which -v shows: {shown(headline(report))}")
+    else:
+        print_report(report, Reading(verbose, root=root, consoles=_consoles(incident, report), heat=_heat(compared)))
     for line in history(incident.id):
         say(shown(line))
 

@@ -36,7 +36,7 @@ class DiagnoseListeners(ListenerBase):
         self._team_url = team_url
 
     def diagnose(self, ack: Ack, command: Body) -> None:
-        """`/diagnose JOB [last 2h] [private] [deep]`, or `/diagnose help`."""
+        """`/diagnose JOB [last 2h] [state FAILED] [private] [deep]`, or `/diagnose help`."""
         person = person_of_command(command)
         acknowledge(
             ack,

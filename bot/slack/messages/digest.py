@@ -81,7 +81,7 @@ def _changes(digest: Digest) -> list[Json]:
     for kind, names in phrases.news(digest):
         lines.append(words(names, 300) if kind == "new" else [*words(f"{kind}: "), *words(names, 300)])
     lines = lines or [words("nothing that the previous seven weeks did not have")]
-    return rich(paragraph([*words("New this week", bold=True), *newline(), *lines[0]], *lines[1:]))
+    return rich(paragraph([*words(f"New in {digest.week}", bold=True), *newline(), *lines[0]], *lines[1:]))
 
 
 def _classes(digest: Digest) -> list[Json]:
@@ -113,5 +113,5 @@ def _answer_record(digest: Digest) -> str:
     return (
         f"Accuracy over {long.weeks} weeks: top answer correct {phrases.share(long.top1)}; "
         f"in the top three {phrases.share(long.top3)}; without a diagnosis {phrases.share(phrases.unknown_of(digest))}; "
-        f"not closed {digest.open_all}, {digest.open_week} of them from this week"
+        f"not closed {digest.open_all}, {digest.open_week} of them from {digest.week}"
     )

@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 COMMANDS = (
     ("/diagnose JOB", "diagnose a job by id or name; without one: list your recent failures"),
     ("/diagnose JOB last 2h", "look only at the last two hours"),
+    ("/diagnose JOB state COMPLETED", "say how it ended, where no scheduler can be asked"),
     ("/diagnose JOB private", "show the result only to you"),
     ("/diagnose JOB deep", "read all log lines, not only those that rules need"),
     ("@signalbox diagnose JOB", "the same in a thread, where slash commands do not work; in a direct message just ask"),

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 
 from bot.config.schema import seconds
 from kb.errors import UnreadableInput
+from kb.facts.scheduler_state import outcome_of
 
 LONGEST = 256  # characters in a job's name
 SHIFT = 12 * 3600.0  # seconds
-USAGE = "/diagnose JOB [last 2h] [private] [deep]"
+USAGE = "/diagnose JOB [last 2h] [state FAILED] [private] [deep]"
 HELP = ("help", "-h", "--help", "?")
 _LINKED = re.compile(r"<(?:https?://|mailto:)[^|>]*\|([^>]*)>")  # Slack turns `train.py` into a link
 _BARE_LINK = re.compile(r"<(https?://[^|>]*)>")
 _QUOTES = "`'\"“”\u2018\u2019«»"
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 _LAST = re.compile(r"(?:^|\s)last\s+([0-9][0-9.]*\s?[a-zA-Z]{1,8})$", re.IGNORECASE)
+_STATE = re.compile(
+    r"(?:^|\s)(?:--|\u2014|\u2013)?state[ =:]{1,3}(\S{1,40})$", re.IGNORECASE
+)  # Slack may make one dash of two
 _UNITS = {"min": "m", "mins": "m", "minutes": "m", "minute": "m", "hours": "h", "hour": "h", "hrs": "h", "hr": "h",
           "days": "d", "day": "d", "sec": "s", "secs": "s", "seconds": "s", "second": "s"}  # fmt: skip
 _LONGEST_SPAN = 30 * 86400.0
@@ -24,12 +28,13 @@ _LONGEST_SPAN = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class DiagnoseCommand:
-    """A parsed diagnosis request. `job` is empty if none was named; `last`: seconds."""
+    """A parsed diagnosis request. `job` is empty if none was named; `last`: seconds; `state`: the job's, as a scheduler words it."""
 
     job: str
     last: float | None = None
     private: bool = False
     deep: bool = False
+    state: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +45,25 @@ class UsageError:
 
 
 def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
-    """Parse `<job> [last 2h] [private] [deep]`. The words after the job may come in any order."""
+    """Parse `<job> [last 2h] [state FAILED] [private] [deep]`. The words after the job may come in any order."""
     rest = plain(text)
     last: float | None = None
+    state: str | None = None
     flags = {"private": False, "deep": False}
     while True:
-        span = _LAST.search(rest)
+        span, given = _LAST.search(rest), _STATE.search(rest)
         head, _, word = rest.rpartition(" ")
         if span is not None:
             found = _span(span[1])
             if found is None:
                 return UsageError(f"“last {span[1]}” is not a time span. Write 30m, 2h or 1d.")
             last, rest = found, rest[: span.start()].rstrip()
+        elif given is not None and (outcome_of(given[1]) is not None or " " not in rest[: given.start()].strip()):
+            if outcome_of(given[1]) is None:
+                return UsageError(
+                    f"“{given[1]}” is no state of a job. Write FAILED, COMPLETED, RUNNING, CANCELLED or TIMEOUT."
+                )
+            state, rest = given[1].upper(), rest[: given.start()].rstrip()
         elif word.lower() in flags:
             flags[word.lower()], rest = True, head.rstrip()
         else:
@@ -61,7 +73,7 @@ def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
         return UsageError(f"A job name has at most {LONGEST} characters. This one has {len(job)}.")
     if not job.isprintable():
         return UsageError("A job name has no line breaks or control characters.")
-    return DiagnoseCommand(job, last, flags["private"], flags["deep"])
+    return DiagnoseCommand(job, last, flags["private"], flags["deep"], state)
 
 
 def asks_for_help(text: str) -> bool:

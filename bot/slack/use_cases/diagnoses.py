@@ -32,7 +32,7 @@ class DiagnosisRequests:
         tenant = self.access.allow(person, "diagnose", asked.job)
         order = DiagnosePayload(
             asked.job, tenant, source="slack", last=asked.last, deep=asked.deep,
-            private_to=person.id if asked.private else None,
+            private_to=person.id if asked.private else None, state=asked.state,
         )  # fmt: skip
         return self._request(person, order, key, again=again)
 

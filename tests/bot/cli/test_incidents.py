@@ -296,7 +296,10 @@ def test_the_list_has_the_confirmed_cause():
     assert run("list", "--fault", "host_oom").stdout.count("host_oom") == 1
     head = run("show", "3").stdout.splitlines()[1]
     assert head.startswith("People closed this as: Host memory exhausted")
-    assert head.endswith("[host_oom]. The answer below was wrong")
+    assert head.endswith("[host_oom]. The answer was wrong")
+    assert "The refuted answer, which -v shows: " in run("show", "3").stdout
+    assert "Do first" not in run("show", "3").stdout
+    assert "Do first" in run("show", "3", "-v").stdout
     assert "People closed this as" not in run("show", "1").stdout
     run("close", "3", "--cause", "right")
     assert " gpu_fell_off_bus " in run("list").stdout

@@ -76,6 +76,7 @@ def test_a_bundle_is_diagnosed_and_kept(signalbox):
     assert (ran.status, ran.err) == (0, "")
     kept = signalbox("incidents", "list", "--json").reports
     assert [stored_report["bundle"] for stored_report in kept] == [str(KILLED)]
+    assert ran.out.decode().endswith("Saved as incident 1; `signalbox incidents show 1` shows it again.\n")
     shown = signalbox("incidents", "show", str(kept[0]["id"]), "--json")
     assert shown.report["id"] == diagnose(signalbox, "--bundle", KILLED).report["id"]
 

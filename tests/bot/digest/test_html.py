@@ -89,7 +89,7 @@ def test_the_text_has_all_figures(usual):
 
 def test_a_week_without_failures_says_so(empty):
     """An empty digest says so on the page and in the text, without a picture."""
-    words = "No failures are known this week: no jobs were diagnosed."
+    words = f"No failures are known in {empty.week}: no jobs were diagnosed."
     assert words in page(empty).decode()
     assert words in text(empty)
     assert pictures(empty) == []

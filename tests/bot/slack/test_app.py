@@ -36,6 +36,13 @@ def test_a_diagnosis(play):
     assert [call.get("thread_ts") for call in posted] == [None, answer.ts]
 
 
+def test_a_state_that_the_asker_gives_counts(play):
+    """As `--state` of the terminal does: the answer tells that it was given."""
+    play.diagnose("demo --state RUNNING")
+    [kept] = [file for file in play.workspace.files if file.name.endswith("evidence.txt")]
+    assert "state is given as RUNNING" in (kept.data or b"").decode()
+
+
 def test_an_unknown_job_gives_candidates(play):
     """Nothing is posted in the channel; the requester gets buttons, and one press diagnoses the job."""
     play.diagnose("lm-tny")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bot.queue.payloads import DiagnosePayload
+from bot.slack.parsing.commands import read_diagnose
 from bot.slack.parsing.questions import request_in
 from tests.support.common.slack_actions import only
 from tests.support.slack_reading import read
@@ -16,6 +18,8 @@ from tests.support.slack_stage import ADA, CHANNEL
         ("llm-7b", "llm-7b"),
         ("llm-7b last 2h", "llm-7b last 2h"),
         ("why did llm-7b fail?", "llm-7b"),
+        ("llm-7b state FAILED", "llm-7b state FAILED"),
+        ("why did llm-7b fail? check its state now", "llm-7b"),
         ("What happened to job 47110 last night?", "47110"),
         ("is `nightly` hanging", "nightly"),
         ("please look at train_70b.", "train_70b"),
@@ -38,6 +42,29 @@ from tests.support.slack_stage import ADA, CHANNEL
 def test_a_question_names_its_job(text, wanted):
     """As typed, labelled, quoted, where a question names it, or the only word like a name; nothing else is guessed."""
     assert request_in(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "job", "state", "last"),
+    [
+        ("llm-7b --state completed", "llm-7b", "COMPLETED", None),
+        ("llm-7b \u2014state FAILED last 2h", "llm-7b", "FAILED", 7200.0),
+        ("llm-7b last 2h state=TIMEOUT private", "llm-7b", "TIMEOUT", 7200.0),
+        ("state", "state", None, None),
+    ],
+)
+def test_the_state_of_a_job_can_be_given(text, job, state, last):
+    """As an option of the terminal or as words, in any order; Slack may have made one dash of two."""
+    asked = read_diagnose(text)
+
+    assert (asked.job, asked.state, asked.last) == (job, state, last)
+
+
+def test_a_state_that_no_scheduler_has_is_refused():
+    """With the words that are understood; and a given state is a task of its own."""
+    assert "FAILED, COMPLETED" in read_diagnose("llm-7b --state FINE").problem
+    plain, given = DiagnosePayload("llm-7b", "t"), DiagnosePayload("llm-7b", "t", state="FAILED")
+    assert plain.key() != given.key()
 
 
 def direct(play, text):

@@ -94,16 +94,16 @@ Did you mean one of these?
 llm-7b (4711, failed 2 h ago) [Diagnose]
 *Unavailable sources:*
   • loki: 403: token is wrong; cannot tell: whether it knows the job
-(Usage: /diagnose JOB [last 2h] [private] [deep])
+(Usage: /diagnose JOB [last 2h] [state FAILED] [private] [deep])
 """,
         ),
         (
             recent_jobs([]),
-            "*None of your jobs failed recently.*\n(Usage: /diagnose JOB [last 2h] [private] [deep])\n",
+            "*None of your jobs failed recently.*\n(Usage: /diagnose JOB [last 2h] [state FAILED] [private] [deep])\n",
         ),
         (
             usage("“lst” is not understood."),
-            "*“lst” is not understood.*\nUsage: /diagnose JOB [last 2h] [private] [deep]\n",
+            "*“lst” is not understood.*\nUsage: /diagnose JOB [last 2h] [state FAILED] [private] [deep]\n",
         ),
         (
             refused("diagnose", "S0OPS", "in this channel"),
