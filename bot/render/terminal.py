@@ -27,7 +27,7 @@ from kb.regex.lazy import lazy_compile
 if TYPE_CHECKING:
     from bot.render.rich_console import Console
     from kb.model import Attempt, Gap
-    from kb.report import Diagnosis, EvidenceItem, Indicator, Report, StackBranch, TimeZone
+    from kb.report import Diagnosis, EvidenceItem, Indicator, Indicators, Report, StackBranch, TimeZone
 
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
@@ -375,7 +375,7 @@ def _memory(page: TextPage, report: Report) -> None:
 
 
 def _indicators(page: TextPage, report: Report) -> None:
-    found = report.indicators
+    found = report.indicators if page.verbose else _not_quoted(report)
     groups = (
         ("Lines", found.events),
         (phrases.places(found), found.nodes),
@@ -399,6 +399,17 @@ def _indicators(page: TextPage, report: Report) -> None:
                 page.field("", f"... and {len(items) - len(kept)} more", "quiet")
     with page.weighing(Weight.MORE_EVIDENCE):
         page.field("Compared", f"with {found.compared_with}" if found.compared_with else "", "quiet")
+
+
+def _not_quoted(report: Report) -> Indicators:
+    """Return what stands out without the lines that the first diagnosis quotes and that have no reason of their own."""
+    quoted = {(item.source, item.text.strip()) for item in (report.diagnoses[0].evidence if report.diagnoses else ())}
+    events = [
+        item
+        for item in report.indicators.events
+        if item.why or item.evidence is None or (item.evidence.source, item.evidence.text.strip()) not in quoted
+    ]
+    return replace(report.indicators, events=tuple(events))
 
 
 def _indicator(page: TextPage, label: str, item: Indicator) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from kb.diagnosis.context.lines_beside import named_beside
-from kb.diagnosis.context.own_frame import GENERAL, exceptions_at, frames_of, own_frame, shown_frame
+from kb.diagnosis.context.own_frame import GENERAL, exceptions_at, first_frame, frames_of, own_frame, shown_frame
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.facts.job_facts import Facts
@@ -39,6 +39,7 @@ _OF_CODE = frozenset(
         "shm_exhausted",
     }
 )
+_LATE = "cuda_memory_access"  # the host is told of it at a later call
 _OF_SERVICES = frozenset({"external_network", "access_denied"})
 _PACKAGE = lazy_compile(r"(?:site|dist)-packages[/\\](\w{2,40})[/\\]")
 
@@ -51,7 +52,11 @@ def named_objects(ranked: Ranked, facts: Facts, told: str) -> str:
     best = ranked.best
     if best.is_symptom or best.only_warned:
         return ""
-    place = _own_code(best, facts, told) if best.fault.id in _OF_CODE else _of_crash(best, facts)
+    place = (
+        _own_code(best, facts, told)
+        if best.fault.id in _OF_CODE
+        else _reported_at(best, facts) or _of_crash(best, facts)
+    )
     return " ".join(filter(None, (place, *named_beside(ranked, facts, told))))
 
 
@@ -68,6 +73,15 @@ def _own_code(best: Finding, facts: Facts, told: str) -> str:
         return ""
     calls = f", calling {package}" if package and package not in told and best.fault.id in _OF_SERVICES else ""
     return f"The code was at {frame}{calls}."
+
+
+def _reported_at(best: Finding, facts: Facts) -> str:
+    """Return the line of the run that was told of a fault in a kernel, the first of its chain: the kernel was launched there or before."""
+    if best.fault.id != _LATE:
+        return ""
+    raised = [signal for signal in best.signals[:_FEW] if signal.kind in ("line", "exception")]
+    places = {place for signal in raised if (place := first_frame(signal, facts))}
+    return f"It was reported at {places.pop()}; the kernel was launched there or before." if len(places) == 1 else ""
 
 
 def _of_crash(best: Finding, facts: Facts) -> str:

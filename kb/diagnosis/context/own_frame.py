@@ -73,6 +73,14 @@ def own_frame(signal: Signal, facts: Facts) -> CodePlace:
     return CodePlace() if found is None else CodePlace(_shown(found.place), found.calls)
 
 
+def first_frame(signal: Signal, facts: Facts) -> str:
+    """Return the place in the code that the first exception of a chain points at; empty without a frame of the run."""
+    own = exceptions_at(signal, facts)
+    before = [item for item in facts.streams[signal.stream].exceptions if own and _beside(item, own[0])]
+    first = [item for item in before if item.fields.get("chain") == 0 and int(own[0].fields.get("chain") or 0) == 1]
+    return next(filter(None, map(innermost, (*first, *own))), "")
+
+
 def raising_frame(signal: Signal, facts: Facts) -> str:
     """Return the innermost frame of the traceback with a line, of the run's code or a library; empty without one."""
     raised = (str(item.fields.get("frames") or "").splitlines() for item in exceptions_at(signal, facts))

@@ -601,3 +601,15 @@ def test_a_folder_whose_evidence_is_missing_is_named_by_its_path():
     """Not by what stands before its first slash, which is nothing."""
     gaps = (Gap("no_processes", "/scratch/run7/logs", "no process is seen to write these logs"),)
     assert "Missing evidence: /scratch/run7/logs (-v" in plain(replace(FALLEN_GPU, gaps=gaps, not_evaluated=()))
+
+
+def test_a_line_that_the_answer_quotes_does_not_stand_out_again() -> None:
+    """It would take the room of who is at fault; with a reason of its own, or with -v, it is listed."""
+    [event] = UNKNOWN.indicators.events
+    quoted = replace(FALLEN_GPU.diagnoses[0], evidence=(event.evidence,), band="weak")
+    same = replace(UNKNOWN.indicators, events=(replace(event, why=""),))
+    line = event.evidence.text.strip()
+
+    assert plain(replace(UNKNOWN, diagnoses=(quoted,), indicators=same)).count(line) == 1
+    assert plain(replace(UNKNOWN, diagnoses=(quoted,))).count(line) == 2
+    assert plain(replace(UNKNOWN, diagnoses=(quoted,), indicators=same), reading=ALL).count(line) == 2

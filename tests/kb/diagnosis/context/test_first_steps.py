@@ -98,3 +98,16 @@ def test_an_interrupted_run_says_whether_it_left_a_checkpoint(base: tuple[Knowle
     assert "No saved checkpoint was recognised" not in words(report(base, train=stop))
     saved = "saved checkpoint to /data/out/step_5\n"
     assert "from the last complete checkpoint" in words(report(base, train=GOES_ON + saved + stop))
+
+
+def test_the_line_that_was_told_of_a_fault_in_a_kernel_is_the_first_of_its_chain(
+    base: tuple[Knowledge, Matcher],
+) -> None:
+    """The calls that follow on the same device fail alike, wherever they stand."""
+    error = "torch.AcceleratorError: CUDA error: misaligned address\n"
+    first = 'Traceback (most recent call last):\n  File "/srv/fit/timing.py", line 62, in measure\n    sync()\n'
+    then = 'Traceback (most recent call last):\n  File "/srv/fit/main.py", line 182, in main\n    sync()\n'
+    handled = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    said = report(base, train=first + error + handled + then + error).diagnoses[0].summary
+
+    assert "It was reported at srv/fit/timing.py:62 in measure" in said.replace("at /srv", "at srv")
