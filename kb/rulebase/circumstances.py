@@ -68,6 +68,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "package": (),  # that is missing or too old
     "installing": (),  # the package at which an installer gave up
     "install_error": (),  # its first error that passes on no other one
+    "conflict": (),  # what pip said of the package that does not fit
     "says": (),  # the message of the exception, option parser or assertion, cut
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
     "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows

@@ -45,6 +45,10 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         from kb.diagnosis.context.installers import of_installer  # noqa: PLC0415 - only rules on installers ask for it
 
         found |= of_installer(first, facts)
+    if "conflict" in asked and (package := best.captures.get("package")):
+        from kb.diagnosis.context.installers import of_conflict  # noqa: PLC0415 - only rules on imports ask for it
+
+        found["conflict"] = of_conflict(first, facts, package)
     if "loss" in asked or "last_loss" in asked:
         from kb.diagnosis.context.losses import of_losses  # noqa: PLC0415 - only rules on the loss ask for it
 

@@ -31,6 +31,10 @@ _ENDING = lazy_compile(r"(?:-\d[\w.]{0,40})?(?:\.tar\.(?:gz|bz2|xz)|\.zip|\.whl)
 _ERROR = lazy_compile(
     r"^[\s|>\u2502\u2570\u2500-]{0,12}(?:\S{1,160}:(?:\d{1,6}:){0,2} )?(?P<error>(?:(?:fatal )?error: |ERROR: |(?:\w{1,60}\.)?\w{1,60}(?:Error|Exception): |CMake Error)[^\n]{2,400})"
 )
+# how pip says that installed packages do not fit
+_CONFLICT = lazy_compile(
+    r"(?<![\w.-])([A-Za-z][\w-]{0,60}) \d[\w.+!]{0,40} requires ([A-Za-z][\w-]{0,60})[^\s,]{0,80}(?:,[^\s,]{1,40}){0,4}, but you have [A-Za-z][\w-]{0,60} \d[\w.+!]{0,40}"
+)
 # lines that only pass on that a step failed
 _WRAPS = lazy_compile(
     r"subprocess-exited-with-error|metadata-generation-failed|failed-wheel-build|Failed building|Failed to build|did not run successfully|originates from a subprocess"
@@ -49,6 +53,15 @@ def of_installer(first: Signal, facts: Facts) -> Mapping[str, str]:
     own = [first.line, *lines[at + 1 :]] if at < len(lines) else [first.line]
     found = {"installing": package, "install_error": _error([*_since(lines[:at]), *own])}
     return {name: value for name, value in found.items() if value}
+
+
+def of_conflict(first: Signal, facts: Facts, package: str) -> str:
+    """Return what pip said above a line of a package that does not fit: `a 1.2 requires b==3, but you have b 2`; empty without it."""
+    summary = facts.streams[first.stream].summary
+    kept = dict([*head_lines(summary), *tail_lines(summary)])
+    said = (_CONFLICT.search(kept[offset][:_LINE]) for offset in sorted(kept) if offset < first.offset)
+    own = (found[0] for found in said if found is not None and package.lower() in (found[1].lower(), found[2].lower()))
+    return next(own, "") if package else ""
 
 
 def _package(line: str, before: Sequence[str], after: Sequence[str]) -> str:

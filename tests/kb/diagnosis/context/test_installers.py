@@ -47,3 +47,14 @@ def test_an_error_that_is_not_in_the_log_is_called_so(base: tuple[Knowledge, Mat
     assert "is not in these logs" in cut
     assert "is not in these logs" not in told.remediation[0].text
     assert "(error: no compiler found)" in told.summary
+
+
+def test_what_pip_said_of_a_package_that_does_not_fit_is_repeated(base: tuple[Knowledge, Matcher]) -> None:
+    """Of the package that the error names; what it said of others is not."""
+    other = "fitter 1.2 requires numpy<2, but you have numpy 2.1.0 which is incompatible.\n"
+    own = "torchvision 0.19.1 requires torch==2.4.1, but you have torch 2.3.0 which is incompatible.\n"
+    error = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in <module>\n    import x\nRuntimeError: operator torchvision::nms does not exist\n'
+
+    said = report(base, train=other + own + error).diagnoses[0].summary
+    assert "pip reports: torchvision 0.19.1 requires torch==2.4.1, but you have torch 2.3.0." in said
+    assert "pip reports" not in report(base, train=other + error).diagnoses[0].summary
