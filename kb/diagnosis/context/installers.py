@@ -67,7 +67,7 @@ def of_conflict(first: Signal, facts: Facts, package: str) -> str:
 def _package(line: str, before: Sequence[str], after: Sequence[str]) -> str:
     """Return the package that a line of failure names, that is listed below it, or that was begun last."""
     if named := _FAILED.search(line):
-        return next(filter(None, named.groups()))
+        return str(next(filter(None, named.groups())))
     if line.rstrip().endswith((":", "channels:")) and after and (listed := _LISTED.match(after[0])):
         return listed["name"]
     begun = next((found for text in reversed(before) if (found := _BEGUN.match(text))), None)
