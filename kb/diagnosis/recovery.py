@@ -341,7 +341,10 @@ def _without(ranked: Ranked, barred: Sequence[Exclusion], why: str, *, again: bo
     if barred:
         return "requeue_without", why
     if _explicit(ranked):
-        return "requeue_without", f"{why}; the node is not known. Find it before you restart"
+        return (
+            "requeue_without",
+            f"{why}; the node is not known. Find it before you restart, among those that the scheduler lists for the job",
+        )
     if ranked.best.fault.outlives:
         return "fix_first", f"{why}; the node is not known. Find it first"
     if again:
