@@ -53,7 +53,7 @@ def _add_methods(cls: Any, *, frozen: bool, slots: bool, eq: bool) -> None:
     if frozen:
         cls.__setattr__, cls.__delattr__ = _refusing(cls, fields)
         if slots:
-            methods["__getstate__"], methods["__setstate__"] = _state(fields)
+            methods["__getstate__"], methods["__setstate__"] = _state(cls, fields)
     for name, method in methods.items():
         if name not in own:
             setattr(cls, name, method)
@@ -147,14 +147,23 @@ def _refusing(cls: Any, fields: Fields) -> tuple[Callable[[object, str, Any], No
     return refuse_set, refuse_delete
 
 
-def _state(fields: Fields) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    names, values = [field.name for field in fields], _values(fields)
+def _state(cls: Any, fields: Fields) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    values = _values(fields)
 
     def get_state(self: object) -> tuple[Any, ...]:
         return values(self)
 
     def set_state(self: object, state: Sequence[Any]) -> None:
-        for name, value in zip(names, state, strict=True):
-            object.__setattr__(self, name, value)
+        cls.__setstate__ = compiled = _compiled_set_state(cls, fields)
+        compiled(self, state)
 
     return get_state, set_state
+
+
+def _compiled_set_state(cls: Any, fields: Fields) -> Any:
+    """Return a function that sets all slots: a worker's answer has thousands of points."""
+    known = {f"_set_{field.name}": getattr(cls, field.name).__set__ for field in fields}
+    names = [field.name for field in fields]
+    body = [f"{', '.join(names)}, = _state", *(f"_set_{name}(_self, {name})" for name in names)] if names else ["pass"]
+    exec("def set_state(_self, _state):\n " + "\n ".join(body), known)  # noqa: S102 - made of the names of fields
+    return known["set_state"]

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 
-from kb.facts.run_ends import COLOUR, end_lines, is_of_tracker, of_helper
+from kb.facts.run_ends import COLOUR, LAST, end_lines, is_of_tracker, of_helper
 from kb.model import Stage
 from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.logs.recoveries import quoted
@@ -187,13 +187,14 @@ def closing_marks(summary: StreamSummary, last: int, ends: Sequence[int]) -> lis
     low = summary.tail.lower()
     if not ends and not any(word in low for word in _WORDS):
         return []
-    lines = [(at, text_of(line)) for at, line in tail_lines(summary) if at > last]
-    over = [at for at, line in lines if _is_over(line)]
-    told = (end.offset for end in end_lines(lines) if end.how == "completed" and not _of_another(end.line))
+    lines = [(at, line) for at, line in tail_lines(summary) if at > last]
+    over = [at for at, line in lines if _may_be_over(line) and _is_over(text_of(line))]
+    ends_told = end_lines([(at, text_of(line)) for at, line in lines[-LAST:]])
+    told = (end.offset for end in ends_told if end.how == "completed" and not _of_another(end.line))
     first = min(chain(over, told, ends), default=None)
     if first is None:
         return []
-    return [StageMark(first, "teardown"), *_later_marks((at, line) for at, line in lines if at > first)]
+    return [StageMark(first, "teardown"), *_later_marks((at, text_of(line)) for at, line in lines if at > first)]
 
 
 def exit_lines(summary: StreamSummary, last: int) -> list[tuple[int, str]]:
@@ -217,6 +218,12 @@ def parted(line: str) -> tuple[Prefix, str]:
 def _of_another(line: str) -> bool:
     """Whether a tracker or a helper reports its own end, as it may after a failure."""
     return is_of_tracker(line) or of_helper(line)
+
+
+def _may_be_over(line: str) -> bool:
+    """Whether a line is worth freeing of its prefixes; colours may stand in the middle of a word."""
+    low = line.lower()
+    return "\x1b" in low or any(word in low for word in _OVER_WORDS)
 
 
 def _is_over(line: str) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import takewhile
+from functools import cache
+from itertools import islice, takewhile
 
 from kb.facts.stages import parted, text_of
 from kb.model import ProgressPoint
@@ -92,10 +93,7 @@ def _occurs_again(text: str, summary: StreamSummary) -> bool:
 
 def _repeated(summary: StreamSummary, course: Course, first: int) -> Iterator[int]:
     """Yield where the lines before `first`, the first step or end, are printed again, and the steps do not go on behind it."""
-    early = takewhile(lambda item: item[0] < first, head_lines(summary))
-    before = [text for at, text in _texts(early) if not course.quoted(at)]
-    told = Counter(before)
-    once = [text for text in before if told[text] == 1][:_LINES]
+    once = list(islice(_told_once(summary, course, first), _LINES))
     place = {text: number for number, text in enumerate(once)}
     ends = {text[-_LEAST_TEXT:] for text in once}
     alike = (
@@ -116,6 +114,19 @@ def _repeated(summary: StreamSummary, course: Course, first: int) -> Iterator[in
                 yield group[0][0]
             group = []
         group.append((at, number))
+
+
+def _told_once(summary: StreamSummary, course: Course, first: int) -> Iterator[str]:
+    """Yield the texts before `first` that are printed once. The same text has the same end, so most lines keep their prefix."""
+    early = list(takewhile(lambda item: item[0] < first, head_lines(summary)))
+    alike: dict[str, list[tuple[int, str]]] = {}
+    for item in early:
+        alike.setdefault(item[1].rstrip()[-_LEAST_TEXT:], []).append(item)
+    told = cache(lambda end: Counter(text for at, text in _texts(alike[end]) if not course.quoted(at)))
+    for item in early:
+        for at, text in _texts([item]):
+            if not course.quoted(at) and told(text[-_LEAST_TEXT:])[text] == 1:
+                yield text
 
 
 def _begins(summary: StreamSummary, course: Course, offset: int, number: int) -> bool:

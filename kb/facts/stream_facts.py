@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
+from operator import itemgetter
 
 from kb.facts.chained_exceptions import (
     contexts_of,
@@ -197,17 +198,20 @@ class StreamFacts:
         return self.stages.at(offset, self.attempt(offset)[0])
 
     @cached_property
-    def _tail_times(self) -> list[tuple[int, float]]:
-        """The offsets and times of the lines at the end of the stream that have one."""
+    def _tail(self) -> list[tuple[int, str]]:
+        return list(tail_lines(self.summary))
+
+    @cached_property
+    def _year(self) -> int | None:
+        """The year of timestamps without one; many loggers write none."""
         known = self.summary.first_time
-        year = None if known is None else datetime.fromtimestamp(known, UTC).year  # many loggers write none
-        found = ((at, peel(line.encode("utf-8", "replace"), year).time) for at, line in tail_lines(self.summary))
-        return [(at, time) for at, time in found if time is not None]
+        return None if known is None else datetime.fromtimestamp(known, UTC).year
 
     def time_after(self, offset: int) -> float | None:
         """Return the time of the first line after an offset that has one, as far as the end of the stream shows."""
-        place = bisect_right(self._tail_times, (offset, math.inf))
-        return self._tail_times[place][1] if place < len(self._tail_times) else None
+        later = islice(self._tail, bisect_right(self._tail, offset, key=itemgetter(0)), None)
+        times = (peel(line.encode("utf-8", "replace"), self._year).time for _, line in later)
+        return next((time for time in times if time is not None), None)
 
     def last_step(self) -> ProgressPoint | None:
         """Return the furthest step since its count last restarted (kb.facts.epoch_counts)."""

@@ -41,8 +41,11 @@ class WorkCount:
 def work_counts(lines: Iterable[tuple[int, str]]) -> tuple[tuple[WorkCount, ...], ...]:
     """Return the counts of work in lines, each with its offset, grouped by the shape of the line."""
     shapes: dict[str, list[WorkCount]] = {}
-    for offset, line in lines:
-        told = _COUNT.search(line[:LONGEST]) if any(word in line for word in _WORDS) else None
+    lines = list(lines)
+    every = "\n".join(line for _, line in lines)
+    words = [word for word in _WORDS if word in every]  # few of them are in any line
+    for offset, line in lines if words else ():
+        told = _COUNT.search(line[:LONGEST]) if any(word in line for word in words) else None
         if told is not None:
             body = line[peel(line[:LONGEST].encode("utf-8", "replace")).end :]
             shape = _DIGITS.sub("0", body[:LONGEST])

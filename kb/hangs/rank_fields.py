@@ -8,6 +8,7 @@ read, which the summaries contain.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -29,14 +30,17 @@ LONGEST = 1.5  # multiple of a step; a longer time runs in parallel to the step
 FEW_TIMES = 3.0  # factor over the other ranks, if there are too few to compute a spread
 LEAST_SECONDS = 0.005
 
+# For lower-case text: without flags and with a leading letter, `re` skips quickly to possible names, as in `_FIELD`.
 _STEP = lazy_compile(
-    r"(?i)(?<![A-Za-z0-9_])(?:global[_ ])?(?:step|iter(?:ation)?|it|batch)['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.%])"
+    r"(?:g(?<![a-z0-9_].)lobal[_ ](?:step|it(?:er(?:ation)?)?|batch)|s(?<![a-z0-9_].)tep|i(?<![a-z0-9_].)t(?:er(?:ation)?)?|b(?<![a-z0-9_].)atch)"
+    r"['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.%])",
+    re.DOTALL,
 )
 # Programs without step numbers count within the epoch or the run: `[1][ 12/300]`, `update 12 of 300`.
 _PART = lazy_compile(r"(?<![\w/.:-])(?P<step>\d{1,12}) ?(?:/| of ) ?\d{1,12}(?![\w/.%-]| \d\d:\d\d)")
 _RANK = lazy_compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}(?P<rank>\d{1,6})(?![\w.])")
 _FIELD = lazy_compile(
-    r"(?<![A-Za-z])(?P<name>[A-Za-z][\w./-]{0,40}+(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
+    r"(?P<name>[A-Za-z](?<![A-Za-z].)[\w./-]{0,40}+(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
     r"(?:[ \t]?(?P<unit>ms|msec|us|s|secs?|seconds)(?![\w/])|(?![\w.%/:]))"
 )
 _UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}
@@ -214,7 +218,7 @@ def _of_stream(stream: StreamSummary, most: int) -> Iterator[_Reading]:
 
 
 def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
-    place = _STEP.search(line) or _PART.search(line)
+    place = _STEP.search(line.lower()) or _PART.search(line)
     if place is None:
         return None
     raw = line.encode("utf-8", "replace")

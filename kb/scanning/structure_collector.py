@@ -22,9 +22,13 @@ _DIGITS = b"0123456789"
 
 @dataclass(slots=True)
 class _ReadPlaces:
-    """The structures of one reader during a scan: how many of each shape were parsed, and windows of the last places."""
+    """The structures of one reader during a scan: how many of each shape were parsed, and windows of the last places.
+
+    `read`: the year with which each place was parsed.
+    """
 
     parsed: int = 0
+    read: dict[int, int | None] = field(default_factory=dict)
     shapes: dict[bytes, int] = field(default_factory=dict)
     last: deque[tuple[int, bytes, int]] = field(default_factory=lambda: deque(maxlen=LAST_READ))
 
@@ -46,6 +50,7 @@ class StructureCollector:
         enough = PLACES_A_SHAPE if self._ref.resource.rank is not None else PLACES_A_SHARED_SHAPE
         if state.parsed < reader.keep:
             for start in _new_of_shapes(state, data, starts, enough, reader.keep):
+                state.read[base + start] = year
                 self._parse(reader, base + start, *_reader_window(data, start, reader), year)
         if state.parsed < len(starts) or state.parsed >= enough:
             for start in starts[-LAST_READ:]:
@@ -74,7 +79,8 @@ class StructureCollector:
         """Parse the last places too, and return all structures in order, the most complete one at each place."""
         for index, state in sorted(self._reads.items()):
             for offset, window, at in state.last:
-                self._parse(ALL_READERS[index], offset, window, at, year)
+                if offset not in state.read or state.read[offset] != year:
+                    self._parse(ALL_READERS[index], offset, window, at, year)
         best: dict[tuple[str, int], Structure] = {}
         for structure in self._structures:
             key = (structure.kind, structure.offset)

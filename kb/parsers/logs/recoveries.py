@@ -11,22 +11,23 @@ from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
+# For lower-case text: an expression that ignores case tries every alternative at every byte.
 _OVER = lazy_compile(
-    rb"(?i)(?:attempt|retry|try|request) ?#?\d* ?(?:of \d+ )?(?:was |has )?(?:succeeded|successful|worked)"
+    rb"(?:attempt|retry|try|request) ?#?\d* ?(?:of \d+ )?(?:was |has )?(?:succeeded|successful|worked)"
     rb"|succe(?:eded|ssful(?:ly)?) (?:on|at|after|in) (?:the )?(?:\d+(?:st|nd|rd|th)? |second |third |next )?(?:attempts?|retry|retries|try|tries)"
     rb"|after \d+ (?:retry|retries|attempts|tries)\b(?!.{0,40}(?:giv|fail|error|exhaust))"
     rb"|(?:error|outage|issue|problem|failure|connection|link|session|network|mount|stream|service)s? (?:\w+ ){0,4}(?:is |was |are |has been |have been )?"
     rb"(?:resolved|recovered|re-?established|restored|re-?connected|is back|came back|back up)\b"
     rb"|\b(?:re-?connected|re-?opened|re-?mounted|recovered)\b(?: to\b| from\b| after\b|,| /\S{1,200}\s*$| .{0,60}(?:going on|continu|resum)|$)"
     rb"|\b(?:saved|written|wrote|uploaded|done|completed?|ok|loaded)\b.{0,160}(?:\b(?:on|at|in) (?:the )?(?:second|third|next|last) (?:attempt|try)\b|\(attempt #?[2-9]\b|\b\d+ retried\b)"
-    rb"|\bResized to \d+ CPUs\b"
+    rb"|\bresized to \d+ cpus\b"
     rb"|resum(?:ed|ing) normal|resumed (?:the )?(?:upload|download|sync|stream)"
     rb"|(?:going|carrying) on(?: without|$)|(?:continuing|proceeding) (?:without|anyway)"
     rb"|\bstart(?:ing|ed) over (?:at|from) (?:\w+[ =]){0,2}\d"
-    rb"|silently ignoring the lookup\b|handled by warn_and_continue|found a (?:batch size|micro.?batch) that fits|left in place\b|setting TMPDIR to /"
+    rb"|silently ignoring the lookup\b|handled by warn_and_continue|found a (?:batch size|micro.?batch) that fits|left in place\b|setting tmpdir to /"
 )
 _LOST = lazy_compile(
-    rb"(?i)(?:fail(?:ed|ure|ing|s)?|error|exceeded|exhausted|timed out|unable|could not|refused)\b(?!.{0,120}\b(?:resolved|recovered|restored|re-?established|re-?connected|re-?opened|succeeded|is back|came back)).{0,200}\bafter \d+|giv(?:ing|en) up|\bfatal|abort|not (?:be )?(?:resolved|recovered|restored)|could not be|never"
+    rb"(?:fail(?:ed|ure|ing|s)?|error|exceeded|exhausted|timed out|unable|could not|refused)\b(?!.{0,120}\b(?:resolved|recovered|restored|re-?established|re-?connected|re-?opened|succeeded|is back|came back)).{0,200}\bafter \d+|giv(?:ing|en) up|\bfatal|abort|not (?:be )?(?:resolved|recovered|restored)|could not be|never"
     rb"|from (?:the )?(?:last )?checkpoint|unrecover"
     rb"|memory failure: 0x|recovery action (?:for|changed|required)|not recovered|(?:was|is|being) restarted from"  # a page that is given up is a loss
 )
@@ -55,7 +56,8 @@ def quoted(line: bytes) -> bool:
 
 def _read_over(window: bytes, at: int) -> tuple[Structure, ...]:
     line = line_at(window, at)[0]
-    if _OVER.search(line) is None or _LOST.search(line) or quoted(line):
+    low = line.lower()
+    if _OVER.search(low) is None or _LOST.search(low) or quoted(line):
         return ()
     return (on_line("recovery", window, at, {}),)
 
