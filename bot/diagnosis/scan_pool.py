@@ -121,6 +121,7 @@ def _scan(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> StreamSumma
     reading, scanner = begun(knowledge, matcher, task)
     for again, block in reading.overlapping(OVERLAP):
         scanner.feed(block, again)
+        del block  # before the next one is read
     return replace(scanner.finish(), gaps=tuple(reading.gaps))
 
 

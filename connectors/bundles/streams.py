@@ -243,8 +243,9 @@ class StreamReader:
                 reason = f"the file shrank while it was read; it had {size} bytes"
                 self.gaps.append(Gap("shrunk", self.ref.uri, reason))
                 return
-            yield again, block
             at += len(block) - again
+            yield again, block
+            del block  # before the next one is read
         if stop == size and os.fstat(handle.fileno()).st_size > size:
             self.gaps.append(Gap("growing", self.ref.uri, f"the file grew while it was read; read up to byte {size}"))
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import islice
-from operator import itemgetter
 
 from kb.facts.chained_exceptions import (
     contexts_of,
@@ -198,10 +196,6 @@ class StreamFacts:
         return self.stages.at(offset, self.attempt(offset)[0])
 
     @cached_property
-    def _tail(self) -> list[tuple[int, str]]:
-        return list(tail_lines(self.summary))
-
-    @cached_property
     def _year(self) -> int | None:
         """The year of timestamps without one; many loggers write none."""
         known = self.summary.first_time
@@ -209,8 +203,8 @@ class StreamFacts:
 
     def time_after(self, offset: int) -> float | None:
         """Return the time of the first line after an offset that has one, as far as the end of the stream shows."""
-        later = islice(self._tail, bisect_right(self._tail, offset, key=itemgetter(0)), None)
-        times = (peel(line.encode("utf-8", "replace"), self._year).time for _, line in later)
+        later = (line for at, line in tail_lines(self.summary) if at > offset)
+        times = (peel(line.encode("utf-8", "replace"), self._year).time for line in later)
         return next((time for time in times if time is not None), None)
 
     def last_step(self) -> ProgressPoint | None:
