@@ -180,10 +180,8 @@ def _score(
     others = [rival for rival in rivals if rival.fault.id != entry.fault.id]
     if entry.rule.fallback:
         score += FALLBACK
-        guessed = entry.captures.get("traits")  # the words are for `rules test`: they say nothing to a reader
-        reasons.append(
-            "generic match, the class is a guess from the words of the error" if guessed else "generic match"
-        )
+        traits = entry.captures.get("traits")
+        reasons.append(f"generic match, the class is a guess based on: {traits}" if traits else "generic match")
     if others:
         earlier = sum(precedes(entry.first, rival.first) for rival in others) / len(others)
         score += EARLY * earlier
