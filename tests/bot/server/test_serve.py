@@ -65,6 +65,7 @@ def test_alerts_become_work(web: FlaskClient, url: str) -> None:
             "deep": False,
             "ended": None,
             "private_to": None,
+            "state": None,
         },
     )
 

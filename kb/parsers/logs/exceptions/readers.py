@@ -56,6 +56,7 @@ _LEVEL = lazy_compile(
 # the log driver json-file of containers, which knows no level, and the journal of a service's output, which has it by default
 _STDERR = lazy_compile(rb'"stream": ?"stderr"|"_TRANSPORT" ?: ?"stdout"')
 _FRAME_LINES = 12  # of the innermost frame: its place, source and marks
+_MILD = (b"WARN", b"INFO", b"NOTICE", b"DEBUG", b"warn", b"info")  # a quick test
 _IMPORT_ERRORS = (b"ModuleNotFoundError", b"ImportError")
 _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
@@ -89,13 +90,18 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
         or in_generated_code(window, line_start(window, at), raised.offset, raised.frames)
         or at_shutdown(raised.message)
         or survived_by_program(window, line_start(window, at), raised.offset)
-        or (is_calm(line) and lines_follow(window, line_at(window, raised.offset)[1]))
+        or _logged_mildly(line, window, line_at(window, raised.offset)[1])
     ):
         shared["lived_with"] = "yes"
     elif _logged_import(window, line_start(window, at), raised.name):
         shared["logged"] = "yes"
     links = links_before(window, at, voice)
     return to_structures(window, with_nested(window, raised, voice), prefix, links, shared)
+
+
+def _logged_mildly(line: bytes, window: bytes, after: int) -> bool:
+    """Whether a line names a level below that of an error, and further lines follow at `after`."""
+    return any(level in line for level in _MILD) and is_calm(line) and lines_follow(window, after)
 
 
 def _logged_import(window: bytes, start: int, name: bytes) -> bool:
@@ -225,7 +231,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     )
     kept = frames.kept()
     excused = excused or in_generated_code(window, start, at, kept)
-    excused = excused or (is_calm(line) and lines_follow(window, after))
+    excused = excused or _logged_mildly(line, window, after)
     if excused or at_shutdown(exception[2]) or of_the_shell(exception[2]) or _handled(kept, exception[1], exception[2]):
         shared["lived_with"] = "yes"
     elif _logged_import(window, start, exception[1]):
