@@ -606,6 +606,7 @@ def test_a_folder_whose_evidence_is_missing_is_named_by_its_path():
 def test_a_line_that_the_answer_quotes_does_not_stand_out_again() -> None:
     """It would take the room of who is at fault; with a reason of its own, or with -v, it is listed."""
     [event] = UNKNOWN.indicators.events
+    assert event.evidence is not None
     quoted = replace(FALLEN_GPU.diagnoses[0], evidence=(event.evidence,), band="weak")
     same = replace(UNKNOWN.indicators, events=(replace(event, why=""),))
     line = event.evidence.text.strip()

@@ -85,7 +85,7 @@ def test_a_place_that_only_called_what_failed_is_told_apart(below: list[str], ca
     ["scratch/torchinductor_ana/yj/cyj7hhg6.py", "torchinductor/3x/c3xab.py", "home/ana/.triton/cache/4Q/kernel.py"],
 )
 def test_a_generated_file_is_no_place_in_the_code(file: str) -> None:
-    """Nobody can mend it; the run's own line called the compiled function."""
+    """Nobody can fix it; the run's own line called the compiled function."""
     assert (
         place(OWN, f"{SITE}/torch/_inductor/output_code.py:404 in __call__", f"/{file}:160 in call")
         == "srv/lm/tune.py:88 in main"
