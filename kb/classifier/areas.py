@@ -15,6 +15,7 @@ from kb.regex.lazy import lazy_compile
 _PACKAGES = lazy_compile(r".*(?:site|dist)-packages/")
 _STANDARD = lazy_compile(r"(?:.*/)?lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|<frozen ")
 STANDARD = "standard"  # area of Python's own library
+DISPATCH = "dispatch"  # area of calls into a native runtime: every error of its operations is raised there
 LIBRARY = "library"  # area of an installed package that the table lacks
 
 

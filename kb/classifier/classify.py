@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pkgutil import get_data
 
-from kb.classifier.areas import LIBRARY, STANDARD, Areas
+from kb.classifier.areas import DISPATCH, LIBRARY, STANDARD, Areas
 from kb.classifier.model import Answer, Model, parse
 from kb.classifier.traits import OWN, ErrorText, said, traits
 from kb.regex.lazy import lazy_compile
@@ -54,9 +54,11 @@ def error_text(areas: Areas, kind: str, message: str, frames: str = "", handled:
         return ErrorText(kind, words, codes, handled=handled)
     last = calls[-1]
     path, area = areas.place(last["path"])
+    callers = tuple(dict.fromkeys(call["function"] or "" for call in calls))
+    if area == DISPATCH:  # what the runtime says is all there is to go by
+        return ErrorText(kind, words, codes, callers=callers, handled=handled)
     above = ""
     if area in _OTHER:
         known = (areas.place(call["path"])[1] for call in reversed(calls[:-1]))
         above = next((name for name in known if name not in _OTHER), "")
-    callers = tuple(dict.fromkeys(call["function"] or "" for call in calls))
     return ErrorText(kind, words, codes, path, last["function"] or "", area, above, callers, handled)

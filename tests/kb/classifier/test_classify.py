@@ -79,6 +79,14 @@ def test_a_place_in_a_library_has_an_area_and_one_in_the_run_has_none() -> None:
     assert areas.place("/usr/lib/python3.11/json/decoder.py")[1] == "standard"
 
 
+def test_a_place_where_a_runtime_raises_everything_tells_nothing() -> None:
+    """Errors of TensorFlow's operations all come from the same frame; only what they say and who called is kept."""
+    frames = f"/srv/a.py:1 in restore\n{SITE}/tensorflow/python/eager/execute.py:54 in quick_execute"
+    error = error_text(model().areas, "InvalidArgumentError", "no such tensor", frames)
+    assert (error.path, error.function, error.area, error.above) == ("", "", "", "")
+    assert error.callers == ("restore", "quick_execute")
+
+
 def test_a_huge_error_has_few_traits() -> None:
     """A message of a megabyte, frames of any number and names of any length are cut."""
     frames = "\n".join(f"/srv/{'d' * 300}/f{n}.py:{n} in {'call' * 40}" for n in range(20_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
+from kb.parsers.logs.exceptions.graph_error import HEADING, message_below
 from kb.parsers.logs.exceptions.voice import Voice, indentation, next_line_of_voice
 from kb.parsers.logs.lines import line_at, lines_from
 from kb.regex.lazy import lazy_compile
@@ -111,9 +112,9 @@ def _read_message(window: bytes, first: bytes, position: int, voice: Voice, *, a
 
 
 def _ends_message(rest: bytes) -> bool:
-    # four spaces: a source line of another traceback
+    # four spaces: a source line of another traceback; brackets: a node of a graph, whose tab was pasted as spaces
     return bool(
-        rest.startswith(b"    ")
+        (rest.startswith(b"    ") and not rest.lstrip().startswith(b"[["))
         or _OTHER_START.match(rest)
         or HEADER in rest
         or FRAME_LINE.match(rest)
@@ -146,6 +147,9 @@ def read_exception(
     line = line_at(window, start)[0]
     alone = name in _ONE_LINE or interleaved or not (first or line.rstrip().endswith(b":"))
     message, end = _read_message(window, first, after, voice, alone=alone)
+    if message.rstrip().endswith(HEADING):
+        told, end = message_below(window, end, voice)
+        message = message + b"\n" + told if told else message
     following, behind = next_line_of_voice(window, end, voice)
     # some libraries put the first traceback into the message of the second
     quoted = _ORIGINAL in following or (message.endswith(b":") and following.startswith(HEADER))
