@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bot.config.settings import Config
     from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult
     from bot.rulebase.loader import Knowledge
-    from kb.facts.scheduler_state import GivenState
+    from kb.facts.given_job import GivenJob
     from kb.report import Report
 
 
@@ -50,7 +50,7 @@ def run(options: DiagnoseOptions) -> int:
         if options.picture is not None or options.html is not None:
             refuse("--picture and --html cannot be combined with --each")
         if _given(options) is not None:
-            refuse("--state and --exit-code are of one job, and cannot be combined with --each")
+            refuse("--state, --exit-code and --gpus are of one job, and cannot be combined with --each")
         failed = _diagnose_each(known, options, options.each)
         return 1 if options.fail_on and failed else 0
     if options.engine == "ray" and find_spec("ray") is None:
@@ -117,15 +117,16 @@ def _check(options: DiagnoseOptions) -> None:
 # -- where the evidence comes from ---------------------------------------------------------------------------------------
 
 
-def _given(options: DiagnoseOptions) -> GivenState | None:
-    """Return the state that the options give; None without one."""
-    if options.state is None and options.exit_code is None:
+def _given(options: DiagnoseOptions) -> GivenJob | None:
+    """Return what the options say of the job; None if they say nothing."""
+    if options.state is None and options.exit_code is None and options.gpus is None:
         return None
-    from kb.facts.scheduler_state import GivenState, outcome_of
+    from kb.facts.given_job import GivenJob
+    from kb.facts.scheduler_state import outcome_of
 
     if options.state is not None and outcome_of(options.state) is None:
         refuse(f"--state {options.state}: no scheduler's word; give FAILED, COMPLETED, RUNNING, CANCELLED or TIMEOUT")
-    return GivenState(options.state.upper() if options.state else None, options.exit_code)
+    return GivenJob(options.state.upper() if options.state else None, options.exit_code, options.gpus)
 
 
 def _standard_input() -> AbstractContextManager[Path]:
@@ -142,7 +143,7 @@ def _diagnose(
         if options.baseline is not None:
             refuse("--baseline needs --bundle or --logs")
         if _given(options) is not None:
-            refuse("--state and --exit-code need logs or a bundle: a JOB's scheduler is asked")
+            refuse("--state, --exit-code and --gpus need logs or a bundle: a JOB's scheduler is asked")
         return _diagnose_job(known, options, memory)
     if options.save is not None or options.window is not None:
         refuse("--save-bundle and --window need a JOB")

@@ -45,6 +45,7 @@ class DiagnoseOptions:
     workers: int | None = None
     state: str | None = None
     exit_code: int | None = None
+    gpus: int | None = None
 
     @property
     def names_a_job(self) -> bool:

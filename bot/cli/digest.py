@@ -33,7 +33,7 @@ def run(
     Raises:
         SignalboxError: the week or time zone does not exist, or the store cannot be read.
     """
-    where = zone_named(zone or _zone(tenant))
+    where = zone_named(zone or digest_zone(tenant))
     now = datetime.now(UTC)
     wanted = week_of(now, where).shifted(-1) if week is None else week_named(week)
     with Database(database_url()) as store:
@@ -85,7 +85,7 @@ def _write(digest: Digest, file: Path) -> None:
         say(f"written: {file}", err=True)
 
 
-def _zone(tenant: str) -> str:
+def digest_zone(tenant: str) -> str:
     """The tenant's time zone; UTC if none is configured."""
     if config_path() is None:
         return "UTC"

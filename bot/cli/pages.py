@@ -13,6 +13,8 @@ import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from flask import Flask
@@ -20,12 +22,18 @@ from waitress import wasyncore
 from waitress.server import create_server
 
 from bot.cli.console import say
+from bot.cli.digest import digest_zone
+from bot.digest.phrases import zone_named
 from bot.incidents.ledger import Ledger
+from bot.pages.digests import ComputedDigests, DigestPages
 from bot.pages.routes import pages
 from bot.pages.signed_links import PageLinks
-from bot.rulebase.loader import knowledge
+from bot.rulebase.loader import Knowledge, knowledge
 from bot.runtime.paths import database_url
 from bot.runtime.signals import set_on_signal
+from bot.store.digest_rows import compute
+from kb.digest.digest import Digest
+from kb.digest.weeks import Week, week_of
 from kb.errors import SignalboxError
 
 HOST = "127.0.0.1"
@@ -64,7 +72,8 @@ def served(port: int, tenant: str) -> Iterator[str]:
             raise SignalboxError(f"cannot listen on {HOST}:{port}: {error.strerror}; choose another --port") from error
         links = PageLinks(f"http://{HOST}:{listener.getsockname()[1]}", secrets.token_urlsafe(32), EXPIRES)
         web = Flask("bot.cli.pages", static_folder=None)
-        web.register_blueprint(pages(ledger, knowledge(), links))
+        known = knowledge()
+        web.register_blueprint(pages(ledger, known, links, digests=_digests(ledger, known, tenant)))
         sockets: dict[int, Any] = {}
         server = create_server(web, map=sockets, sockets=[listener], threads=THREADS, ident=None)
         over = threading.Event()
@@ -75,6 +84,19 @@ def served(port: int, tenant: str) -> Iterator[str]:
         finally:
             over.set()
             thread.join()
+
+
+def _digests(ledger: Ledger, known: Knowledge, tenant: str) -> DigestPages:
+    """The digest of the last full week, with the figures of `signalbox digest`."""
+    zone = zone_named(digest_zone(tenant))
+
+    def computed(tenant: str, week: Week, until: datetime) -> Digest:
+        return compute(ledger.database, tenant, week, zone, until=until, faults=known.rulebook.faults)
+
+    def last_full_week(now: datetime) -> Week:
+        return week_of(now, zone).shifted(-1)
+
+    return ComputedDigests(ledger.database, computed, last_full_week, partial(datetime.now, UTC))
 
 
 def _serve(server: Any, sockets: dict[int, Any], over: threading.Event) -> None:

@@ -29,6 +29,7 @@ from kb.rulebase.rule import Rulebook
 
 MADE = "made-up"  # the bundle, and the engine in the versions
 LEMONS = ("gpu-017", "gpu-042")
+STEP, SAVED_EVERY = 6, 1200  # seconds of a step, and steps between two checkpoints
 _HOUR, _DAY = 3600.0, 86400.0
 
 
@@ -231,7 +232,7 @@ def _failed(
     blamed = _pick_blamed_node(chance, run.nodes) if ill.node else None
     rule = chance.choice(play.rules.get(ill.fault) or (ill.fault.replace("_", "-"),))
     found = [] if silent else [_diagnosis(play, ill, rule, blamed, run)]
-    gpus = kind.nodes * 8
+    gpus, lost = kind.nodes * 8, None if redone is None else int(redone / STEP)
     verdict: Verdict = "no_match" if silent else "fault"
     report = _report(
         kind,
@@ -241,11 +242,12 @@ def _failed(
         phase="hung" if ill.fault == "collective_timeout" else "failed",
         words="No rule matched." if silent else found[0].summary,
         found=tuple(found),
+        lost=lost,
         decision=Decision(
             "requeue_without" if blamed and not silent else "requeue",
             (Exclusion(blamed, "cluster", ill.line),) if blamed and not silent else (),
-            from_checkpoint=1200 * len(runs),
-            steps_lost=None if redone is None else int(redone / 6),
+            from_checkpoint=SAVED_EVERY * len(runs),
+            steps_lost=lost,
             gpu_hours_lost=None if redone is None else round(redone * gpus / 3600, 2),
             owner="hardware" if ill.node else "user",
         ),
@@ -312,8 +314,10 @@ def _report(
     words: str,
     found: tuple[Diagnosis, ...] = (),
     decision: Decision | None = None,
+    lost: int | None = None,
 ) -> Report:
     last = runs[-1]
+    saved = SAVED_EVERY * last.number
     fingerprint = hashlib.sha256(f"{found[0].rule if found else words}".encode()).hexdigest()[:16]
     return Report(
         hashlib.sha256(f"{MADE} {number} {last.number} {last.stopped}".encode()).hexdigest()[:32],
@@ -335,7 +339,7 @@ def _report(
             runs,
         ),
         decision or Decision(),
-        Progress(1200 * last.number + 17, last.last_iterated, 1200 * last.number, "iterating", 100_000),
+        Progress(saved + (17 if lost is None else lost), last.last_iterated, saved, "iterating", 100_000),
         found,
     )
 

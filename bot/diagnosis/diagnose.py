@@ -22,8 +22,8 @@ from connectors.base.untrusted import is_within
 from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
+from kb.facts.given_job import GivenJob
 from kb.facts.history import EarlierAttempt, History, PastIncident, history_digest
-from kb.facts.scheduler_state import GivenState
 from kb.model import Gap, ProgressPoint
 from kb.plugin import wanted
 from kb.report import Report, Suspect
@@ -118,7 +118,7 @@ def diagnose_bundle(
     tell: Tell | None = None,
     compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
-    given: GivenState | None = None,
+    given: GivenJob | None = None,
 ) -> DiagnosisResult:
     """Diagnose a bundle, a folder that holds the evidence of one job.
 
@@ -192,11 +192,11 @@ def diagnose_paths(
     tell: Tell | None = None,
     compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
-    given: GivenState | None = None,
+    given: GivenJob | None = None,
 ) -> DiagnosisResult:
     """Diagnose log files and folders.
 
-    `root`: a temporary folder that source names omit; it exists until the answer is stored. `given`: the job's state.
+    `root`: a temporary folder that source names omit; it exists until the answer is stored. `given`: what whoever asks knows of the job.
     """
     begun = time.perf_counter()
     both = compare.one_pass() if compare else None

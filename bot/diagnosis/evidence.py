@@ -14,7 +14,8 @@ from bot.rulebase.loader import Knowledge
 from connectors.base.bundle_layout import PARTS
 from connectors.bundles.streams import discover
 from kb.facts.evidence import Evidence
-from kb.facts.scheduler_state import GIVEN, GivenState
+from kb.facts.given_job import GivenJob
+from kb.facts.scheduler_state import GIVEN
 from kb.model import Event, Gap, Job, Resource, StreamRef
 from kb.scanning.summary import StreamSummary
 
@@ -30,9 +31,9 @@ def from_bundle(
     workers: int | None = None,
     tell: Tell | None = None,
     scan: ScanAll = scan_all,
-    given: GivenState | None = None,
+    given: GivenJob | None = None,
 ) -> Evidence:
-    """Return the evidence of a bundle. `scan`: reads the streams; `given`: the job's state, if who asks knows better."""
+    """Return the evidence of a bundle. `scan`: reads the streams; `given`: what whoever asks knows of the job."""
     from connectors.bundles.description import read_description, read_job  # noqa: PLC0415 - yaml
 
     job, gaps = read_job(folder)
@@ -135,11 +136,11 @@ def from_paths(
     workers: int | None = None,
     tell: Tell | None = None,
     scan: ScanAll = scan_all,
-    given: GivenState | None = None,
+    given: GivenJob | None = None,
 ) -> Evidence:
     """Return the evidence from log files and folders.
 
-    `root`: a temporary folder that source names omit; `scan`: reads the streams; `given`: the job's state, if it is known.
+    `root`: a temporary folder that source names omit; `scan`: reads the streams; `given`: what whoever asks knows of the job.
     """
     found = discover(paths)
     streams = scan(knowledge, found.streams, ScanOptions(workers=workers, tell=tell))

@@ -22,6 +22,7 @@ from kb.digest.repeat_offenders import LEMON_JOBS, LEMON_SCORE
 
 WIDTH, MARGIN = 1200, 20
 TITLE, BODY, SMALL = 20.0, 13.0, 12.0  # font sizes in pixels
+WIDER = 0.84  # share of the room that a title may take: a reader's own font can be wider than ours
 CLASSES = 8  # bars in a Pareto chart; one more bar holds the rest
 # the Okabe-Ito palette; each colour with a shade that stands out on a dark background
 _DOMAINS: Mapping[str, tuple[str, str]] = {
@@ -102,7 +103,7 @@ class _Sheet:
 
     def _head(self, title: str, remark: str) -> None:
         self._title = title
-        room = WIDTH - 2 * MARGIN
+        room = WIDER * (WIDTH - 2 * MARGIN)
         self._canvas.text(MARGIN, MARGIN + 10, fitted(title, room, TITLE, bold=True), TITLE, bold=True)
         self._canvas.text(MARGIN, MARGIN + 38, fitted(remark, room, BODY), BODY, colour=self._colours.faint)
 

@@ -47,7 +47,7 @@ from bot.store.incidents import add_within
 from bot.store.packed_reports import Origin, PackedReport, file
 from bot.store.tables import IncidentRow
 from connectors.base.contract import JobSummary
-from kb.facts.scheduler_state import GivenState
+from kb.facts.given_job import GivenJob
 from kb.hangs.checkpoint_saves import time_saving
 from kb.learning.precision import HitRate, calibrated
 from kb.model import NOT_FAILED
@@ -110,7 +110,7 @@ class DiagnoseHandler:
         compare = ComparisonOptions(find=finder(lambda: self.ledger.database, order.tenant), workers=1)
         scope = whose(spooled.facts, order.private_to)
         recall = recaller(lambda: self.ledger.database, scope, self.known.rulebook.faults)
-        given = None if order.state is None else GivenState(order.state)
+        given = None if order.state is None else GivenJob(order.state)
         answer = diagnose_bundle(self.known, folder, workers=1, compare=compare, recall=recall, given=given)
         report = self._calibrated(answer.report, order.tenant)
         answer = replace(answer, report=report)

@@ -134,6 +134,7 @@ def incident_page(
         headline=headline(report),
         closed=cause,
         refuted=bool(cause) and wrong,
+        confirmed=bool(cause) and not wrong and any(cause == words.title(item.fault) for item in first[:1]),
         what=explanation(report),
         key=key_lines(report),
         step=next((step for item in report.diagnoses[:1] for step in item.remediation[:1]), None),

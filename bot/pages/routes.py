@@ -55,11 +55,16 @@ def pages(
     settings: PageLinks,
     *,
     consoles: Consoles = no_consoles,
+    digests: DigestPages | None = None,
     now: Callable[[], float] = time.time,
 ) -> Blueprint:
-    """Return the routes. `consoles`: returns the templates of links to consoles; `now`: returns seconds since the epoch."""
+    """Return the routes.
+
+    `consoles`: returns the templates of links to consoles; `digests`: by default, the stored ones; `now`: returns seconds
+    since the epoch.
+    """
     served = Blueprint("incident_pages", __name__)
-    words, weeks = words_of(known), DigestPages(ledger.database)
+    words, weeks = words_of(known), digests or DigestPages(ledger.database)
 
     @served.get("/")
     def home() -> Response:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from kb.model import Job, Structure
 from kb.parsers.slurm_states import SLURM_STATES, Outcome
@@ -60,18 +59,6 @@ _PHASES: Mapping[str, Outcome] = {
 
 
 GIVEN = "as given"  # the source of a state that whoever asks gave
-
-
-@dataclass(frozen=True, slots=True)
-class GivenState:
-    """How a job ended, or that it runs, in the words of whoever asks: a state of any scheduler, an exit code, or both."""
-
-    state: str | None = None
-    exit_code: int | None = None
-
-    def of(self, job: Job) -> Job:
-        """Return a job with this state, in place of what its description says."""
-        return replace(job, state=self.state, exit_code=self.exit_code, signal=None, state_given=True)
 
 
 @dataclass(frozen=True, slots=True)

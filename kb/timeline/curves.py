@@ -120,11 +120,23 @@ def curves(evidence: Evidence, report: Report, *, lines: int = LINES, columns: i
     """Return the curves of a diagnosed job. `lines`: the most lines per chart; `columns`: the most values per line."""
     suspects = report.diagnoses[0].suspects if report.diagnoses else ()
     logged = [chart for chart in _logged(evidence, report, suspects, lines, columns) if chart is not None]
-    if report.phase == "degraded" and any(suspect.rank is not None for suspect in suspects):
+    since = report.diagnoses[0].first_seen if report.diagnoses else None
+    if report.phase == "degraded" and logged and any(suspect.rank is not None for suspect in suspects):
         logged.sort(key=_by_suspect)
-        logged = [replace(chart, at=_onset(logged[0])) if chart.at is None else chart for chart in logged]
-    measured = _measured(evidence, report, suspects, lines, columns)
+        left = _onset(logged[0])
+        logged = [replace(chart, at=left) if chart.at is None else chart for chart in logged]
+        since = _time_of(left, evidence) if since is None and left is not None else since
+    measured = _measured(evidence, report, suspects, lines, columns, since)
     return Curves((*logged, *measured))
+
+
+def _time_of(step: float, evidence: Evidence) -> float | None:
+    """Return when the run reached a step, for the charts over time; None if no line of it or after it has a time."""
+    every = (point for points in points_by_origin(evidence).values() for point in points)
+    return min(
+        (point.time for point in every if point.time is not None and point.step is not None and point.step >= step),
+        default=None,
+    )
 
 
 def _by_suspect(chart: Chart) -> tuple[bool, float]:
@@ -179,9 +191,13 @@ def _failing(report: Report) -> int | None:
 # -- from metrics ------------------------------------------------------------------------------------------------------
 
 
-def _measured(evidence: Evidence, report: Report, told: Sequence[Suspect], lines: int, columns: int) -> list[Chart]:
-    """Return the charts of the most relevant metrics: those in the report, those with outliers, the usual ones."""
-    at = report.diagnoses[0].first_seen if report.diagnoses else None
+def _measured(
+    evidence: Evidence, report: Report, told: Sequence[Suspect], lines: int, columns: int, at: float | None
+) -> list[Chart]:
+    """Return the charts of the most relevant metrics: those in the report, those with outliers, the usual ones.
+
+    `at`: when the failure first showed.
+    """
     report_text = " ".join(
         item.text for diagnosis in report.diagnoses for item in diagnosis.evidence if item.kind == "series"
     )

@@ -54,6 +54,16 @@ def diagnose(
         int | None,
         typer.Option("--exit-code", min=0, max=255, metavar="N", help="With logs or a bundle: the job's exit code."),
     ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--gpus",
+            min=1,
+            max=10_000_000,
+            metavar="N",
+            help="With logs or a bundle: how many GPUs the job had, for its cost in GPU-hours.",
+        ),
+    ] = None,
     deep: Annotated[
         bool,
         typer.Option("--deep", help="Always compare runs, nodes and steps; with JOB, fetch all log lines."),
@@ -144,5 +154,6 @@ def diagnose(
         workers=workers,
         state=state,
         exit_code=exit_code,
+        gpus=gpus,
     )
     raise typer.Exit(run(options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
@@ -10,9 +11,11 @@ import httpx
 import pytest
 
 from bot.cli.pages import served
+from bot.demo.sample_incidents import fill_store
 from bot.incidents.ledger import Ledger
 from bot.render.report_json import dumps
 from bot.runtime.paths import database_url
+from bot.store.database import Database
 from kb.errors import SignalboxError
 from tests.support.bot_samples import FALLEN_GPU
 
@@ -37,6 +40,22 @@ def test_the_link_opens_the_overview_and_nothing_else_does():
     assert (page.status_code, "llm-70b" in page.text) == (200, True)
     assert (home.status_code, "signalbox pages" in home.text, "llm-70b" in home.text) == (200, True, False)
     assert forged.status_code == 403
+
+
+def test_the_digest_of_the_last_week_is_a_page(known):
+    """Where no service stores one, it is computed; a store without failures in that week has none."""
+    with Database(database_url()) as store, served(0, "default") as address:
+        without = httpx.get(address, timeout=60)
+        fill_store(store, known.rulebook, datetime.now(UTC), days=16, seed=3)
+        overview = httpx.get(address, timeout=60)
+        link = re.search(r'href="([^"]+)" rel="noreferrer">the digest of', overview.text)
+        assert link is not None
+        page = httpx.get(link[1], timeout=60)
+        picture = httpx.get(re.search(r'src="([^"]+pareto-light[.]svg)"', overview.text)[1], timeout=60)
+
+    assert "the digest of" not in without.text
+    assert (page.status_code, "What to do" in page.text) == (200, True)
+    assert (picture.status_code, picture.headers["content-type"].partition(";")[0]) == (200, "image/svg+xml")
 
 
 def test_a_port_that_is_taken_is_reported():

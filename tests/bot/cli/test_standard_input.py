@@ -66,6 +66,15 @@ def test_the_state_that_is_given_counts_as_the_schedulers(signalbox, spooling):
     assert (odd.status, "--state tired: no scheduler's word" in odd.err) == (2, True)
 
 
+def test_the_cost_is_known_where_the_number_of_gpus_is_given(signalbox, spooling):
+    """As the description of a bundle gives it; no job has none."""
+    words = ("--json", "--no-store", "--logs", "-", "--gpus")
+    known, odd = (diagnose(signalbox, spooling, STEPS, *words, number) for number in ("64", "0"))
+
+    assert known.report["job"]["gpus"] == 64
+    assert (odd.status, "--gpus" in odd.err) == (2, True)
+
+
 def test_the_report_is_the_same_each_time_and_is_kept(signalbox, spooling):
     """Wherever it was spooled; the incident names no temporary folder, and secrets are masked as in files."""
     secret = b"export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567\n"

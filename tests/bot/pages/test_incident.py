@@ -202,3 +202,13 @@ def test_what_people_closed_it_as_stands_above_the_answer(verdict):
     assert ("The answer was wrong: GPU 3 on gpu-017" in page) == (verdict == "wrong")
     assert page.count("<details") == page.count("</details>")
     assert "People closed this" not in incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="open"))
+
+
+def test_a_confirmed_cause_is_not_written_twice():
+    """The headline says it; that people confirmed it stands above."""
+    at = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+    said = (Annotation(3, 1, at, Closing("ana", "cli", "right", "shown", FALLEN_GPU.diagnoses[0].fault)),)
+    above = incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="closed")).partition("<h1>")[0]
+
+    assert "People confirmed this cause" in above
+    assert "People closed this" not in above

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.scheduler_state import GivenState, contradicted_success, outcome_of, scheduler_state, stop_reason
+from kb.facts.given_job import GivenJob
+from kb.facts.scheduler_state import contradicted_success, outcome_of, scheduler_state, stop_reason
 from kb.model import Attempt, Job, Structure
 
 
@@ -71,7 +72,7 @@ def test_a_state_that_is_given_counts_more_than_what_was_reported() -> None:
     events = [_event("exit", "FAILED", 30.0, states="FAILED")]
     done, runs, killed = (
         scheduler_state(given.of(job), events)
-        for given in (GivenState("COMPLETED"), GivenState("RUNNING"), GivenState(exit_code=137))
+        for given in (GivenJob("COMPLETED"), GivenJob("RUNNING"), GivenJob(exit_code=137))
     )
 
     assert [(state.outcome, state.stated) for state in (done, runs, killed) if state is not None] == [

@@ -72,6 +72,20 @@ def test_the_mark_is_where_a_suspect_became_slow():
     assert [chart.at for chart in rest] == [26]
 
 
+def test_a_metric_is_marked_when_the_run_reached_the_step():
+    """The step and the time are the same moment, so that the charts of both can be read together."""
+    slow = replace(report(Suspect("rank", rank=2, node="n2")), phase="degraded")
+    streams = []
+    for rank in range(5):
+        made = log(rank, [1.0 if rank != 2 or at < 25 else 1.6 for at in range(40)], field="compute", node=f"n{rank}")
+        timed = tuple(replace(point, time=NOON + 60.0 * point.step) for point in made.series.points)
+        streams.append(replace(made, series=Series(timed)))
+    usage = panel([(Resource(node=f"n{rank}"), [90.0] * 26 + [90.0 - 40 * (rank == 2)] * 14) for rank in range(5)])
+    charts = curves(Evidence(streams=tuple(streams), panels={"gpu_util": usage}), slow).charts
+
+    assert [(chart.metric, chart.at) for chart in charts] == [("compute", 26.0), ("gpu_util", NOON + 60.0 * 26)]
+
+
 def test_a_rank_that_was_always_slow_has_no_mark():
     """Nor has a run whose suspect does not differ."""
     for late in (1.6, 1.01):
