@@ -126,7 +126,7 @@ def curves(evidence: Evidence, report: Report, *, lines: int = LINES, columns: i
         left = _onset(logged[0])
         logged = [replace(chart, at=left) if chart.at is None else chart for chart in logged]
         since = _time_of(left, evidence) if since is None and left is not None else since
-    measured = _measured(evidence, report, suspects, lines, columns, since)
+    measured = _measured(evidence, report, suspects, lines, columns, at=since)
     return Curves((*logged, *measured))
 
 
@@ -192,7 +192,7 @@ def _failing(report: Report) -> int | None:
 
 
 def _measured(
-    evidence: Evidence, report: Report, told: Sequence[Suspect], lines: int, columns: int, at: float | None
+    evidence: Evidence, report: Report, told: Sequence[Suspect], lines: int, columns: int, *, at: float | None
 ) -> list[Chart]:
     """Return the charts of the most relevant metrics: those in the report, those with outliers, the usual ones.
 
