@@ -156,6 +156,14 @@ def test_edges(text: bytes) -> None:
     assert by_line(text, StagedMatcher(PATTERNS).hits(text)) == by_line(text, HyperscanMatcher(PATTERNS).hits(text))
 
 
+def test_the_word_that_sets_the_pace_of_the_engine_hits_nothing() -> None:
+    """Where a log is damaged, its bytes may occur."""
+    text = b"\xff\xfe Connection reset by peer\n\xff\xfe\n"
+    assert by_line(text, StagedMatcher(PATTERNS).hits(text)) == {(0, 0)}
+    compiled = StagedMatcher(PATTERNS).dump()
+    assert by_line(text, StagedMatcher(PATTERNS, compiled).hits(text)) == {(0, 0)}
+
+
 def test_a_dense_log_is_searched_by_kinds_of_line_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a block with hits on many lines only new kinds of line are searched, until few lines have hits."""
     scans: list[int] = []
