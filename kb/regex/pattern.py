@@ -19,7 +19,9 @@ from kb.values import dataclass
 MEMORY = 16 << 20  # size of RE2's automaton in bytes, beyond which it becomes slower
 LARGEST = 20_000  # instructions of RE2: its slowest engine visits each of them once a byte
 MOST_WAYS = 4096  # of a pattern without loops
-_LOOPING = re.compile(r"[*+{]|\(\?(?!:|P<)|\\[1-9]")  # and what is neither a plain group nor one with a name
+_LOOPING = re.compile(
+    r"[*+{]|\(\?(?!:|P<|<?[=!])|\\[1-9]"
+)  # and what is neither a plain group, nor one with a name, nor look-around
 
 
 @dataclass(frozen=True, slots=True)

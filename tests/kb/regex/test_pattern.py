@@ -91,6 +91,7 @@ def test_answers_are_those_of_re(text: bool) -> None:
     ("written", "engine"),
     [
         ("OutOfMemoryError|MemoryError", "re"),
+        (r"(?<!not )lost(?! and found)|gone", "re"),
         (r"rank (?P<rank>\d+) failed", "re2"),
         (r"\S+: .{0,80}refused$", "re2"),
         (r"(?:error)(?!s).*", "steps"),
