@@ -294,7 +294,7 @@ def is_fatal(line: str) -> bool:
 
 def _has(text: str, words: Iterable[str]) -> bool:
     low = text.lower()
-    return any(word in low for word in words)
+    return any(map(low.__contains__, words))
 
 
 def of_helper(line: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
 
@@ -208,8 +208,9 @@ def text_of(line: str) -> str:
     return parted(line)[1]
 
 
+@lru_cache(maxsize=512)
 def parted(line: str) -> tuple[Prefix, str]:
-    """Return a line's prefix, and the line without it."""
+    """Return a line's prefix, and the line without it. Cached: the lines at the ends of a log are asked for again and again."""
     raw = line.encode("utf-8", "replace")
     prefix = peel(raw)
     return prefix, raw[prefix.end :].decode("utf-8", "replace").strip()

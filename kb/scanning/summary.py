@@ -116,18 +116,18 @@ class StreamSummary:
 
 def tail_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
     """Yield the lines at the end of a stream, each with its offset."""
-    offset = summary.tail_offset
-    for line in summary.tail.split("\n"):
-        yield offset, line
-        offset += len(line.encode("utf-8", "replace")) + 1
+    return _with_offsets(summary.tail.split("\n"), summary.tail_offset)
 
 
 def head_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
     """Yield the whole lines at the start of a stream, each with its offset."""
-    offset = 0
-    for line in summary.head.split("\n")[:-1]:
+    return _with_offsets(summary.head.split("\n")[:-1], 0)
+
+
+def _with_offsets(lines: Iterable[str], offset: int) -> Iterator[tuple[int, str]]:
+    for line in lines:
         yield offset, line
-        offset += len(line.encode("utf-8", "replace")) + 1
+        offset += (len(line) if line.isascii() else len(line.encode("utf-8", "replace"))) + 1
 
 
 def thinning(offset: int) -> int:

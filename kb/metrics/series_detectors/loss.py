@@ -83,18 +83,19 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
     The first steps are skipped, since losses jump there; so is a loss that ends as nan, a finding of its own.
     """
     losses = _of_last_run([p for p in points if p.loss is not None])
-    if any(not math.isfinite(p.loss or 0.0) for p in losses):
+    values = [p.loss or 0.0 for p in losses]
+    if not all(map(math.isfinite, values)):
         return None
     for index in range(1, len(losses)):
         point = losses[index]
         if point.step is not None and point.step < params.get("first_step", 100):
             if _explodes(losses, index, params):
-                return _spike(losses, index, median(p.loss or 0.0 for p in losses[max(0, index - 20) : index]))
+                return _spike(losses, index, median(values[max(0, index - 20) : index]))
             continue
-        before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
+        before = values[max(0, index - 20) : index]
         least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points show the level
         same_form = [p.loss or 0.0 for p in losses[max(0, index - 20) : index] if p.format == point.format]
-        after = [p.loss or 0.0 for p in losses[index + 1 :]]
+        after = values[index + 1 :]
         leaps = len(same_form) >= 2 and _leaps(point.loss or 0.0, same_form, params)
         usual = 2 * len(same_form) >= len(before)  # not an epoch's sum among the losses of steps
         spikes = usual and len(before) >= least and _spikes(point.loss or 0.0, before, after[:3], params)
