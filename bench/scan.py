@@ -350,6 +350,7 @@ def diagnose(
     command += ["--rules", str(rules)] if rules else []
     command += ["--deep"] if deep else []
     env = dict(os.environ) | ({"SIGNALBOX_CACHE": str(cache)} if cache else {})
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its modules compiled
     began, before = time.perf_counter(), _cpu_of_children()
     try:
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT)
