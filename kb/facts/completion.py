@@ -12,11 +12,12 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
+from kb.facts.announced_steps import announced_steps
+from kb.facts.final_results import last_results
 from kb.facts.job_facts import CLOCK_SKEW, Facts
-from kb.facts.last_epochs import closed_last_epoch, last_evaluation
+from kb.facts.last_epochs import closed_last_epoch, last_evaluation, whole_last_epoch
 from kb.facts.run_ends import (
     closes,
-    done_after_results,
     end_lines,
     is_fatal,
     is_forwarded,
@@ -150,16 +151,18 @@ def _inferred_end(facts: Facts, index: int) -> Mapping[str, EndSign]:
     """Return the end that the last lines of a log show without naming it."""
     summary = facts.streams[index].summary
     lines = list(tail_lines(summary))
-    if (last := closed_last_epoch(lines, head_lines(summary))) is not None and _is_last(
-        facts, index, last.offset, last.line
-    ):
+    start = list(head_lines(summary))
+    if (last := closed_last_epoch(lines, start)) is not None and _is_last(facts, index, last.offset, last.line):
         what = f"the last of {last.count} epochs is over, and the log then closes"
         return {"completed": EndSign(what, index, last.offset, last.line[:_SHOWN])}
-    over = last_evaluation(sorted(dict([*head_lines(summary), *lines]).items()))
+    if (last := whole_last_epoch(lines, start)) is not None and _is_last(facts, index, last.offset, last.line):
+        what = f"the log ends with all that each of its {last.count} epochs prints"
+        return {"completed": EndSign(what, index, last.offset, last.line[:_SHOWN])}
+    over = last_evaluation(sorted(dict([*start, *lines]).items()))
     if over is not None and _is_last(facts, index, *over):
         what = "the evaluation after the last step, one step before it would be due"
         return {"completed": EndSign(what, index, over[0], over[1][:_SHOWN])}
-    done = done_after_results(lines)
+    done = last_results(lines)
     if done is not None and _is_last(facts, index, done.offset, done.line):
         return {"completed": EndSign("the run reports its end", index, done.offset, done.line[:_SHOWN])}
     return {}
@@ -198,13 +201,18 @@ def _is_last(facts: Facts, index: int, offset: int, line: str) -> bool:
 def _at_last_step(facts: Facts) -> Iterator[EndSign]:
     """Yield the last steps, if all logs with steps are at the planned total and a log then closes normally."""
     logs = [(index, stream) for index, stream in enumerate(facts.streams) if stream.points]
-    lasts = [(index, stream.points[-1]) for index, stream in logs]
-    if not lasts or not all(point.total and point.step is not None and point.step >= point.total for _, point in lasts):
+    lasts = [(index, stream.points[-1], _planned_steps(stream)) for index, stream in logs]
+    if not lasts or not all(total and point.step is not None and point.step >= total for _, point, total in lasts):
         return
     if any(_closed(stream, stream.reached_last_step()) for _, stream in logs):
-        index, point = lasts[0]
-        what = f"every log with steps is at the last one, {point.step} of {point.total}, and then closes"
+        index, point, total = lasts[0]
+        what = f"every log with steps is at the last one, {point.step} of {total}, and then closes"
         yield EndSign(what, index, point.offset, "")
+
+
+def _planned_steps(stream: StreamFacts) -> int | None:
+    """Return the number of steps that a log's last step line gives, else the one that the start of the log announces."""
+    return stream.points[-1].total or announced_steps(head_lines(stream.summary))
 
 
 def _closed(stream: StreamFacts, last: int) -> bool:

@@ -7,6 +7,7 @@ closing of the program is left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import gcd
 
 from kb.facts.run_ends import closes
@@ -28,10 +29,17 @@ _STEP = lazy_compile(r"(?i)\W{0,4}(?:step|iter|iteration)?[ :=]{0,3}(\d{1,9})\b"
 _EVALUATIONS = 3  # before the last one, to know how often the program evaluates
 _STRIDE = 10  # steps at least between two of them
 _DIGITS = lazy_compile(r"-?\d[\d.e+-]*")
-_SCORE = lazy_compile(
-    r"(?i)\W{0,8}(?:(?:final|best|test|overall|mean|average|total)[ _-])?(?:accuracy|acc|f1|precision|recall|auc|map|iou|bleu|rouge\S{0,4}|ppl|perplexity)"
-    r"(?:[ _-]score)? ?[:=] ?\d[\d.]{0,20} ?%?\W{0,3}"
+_NUMBER = lazy_compile(r"(?<!\d)(?<!\d\.)\d{1,6}(?!\d|\.\d)")
+_NAME = (
+    r"(?:(?:final|best|test|overall|mean|average|total)[ _-])?(?:accuracy|acc|f1|precision|recall|auc|map|m?iou|dice|bleu|rouge\S{0,4}|ppl|perplexity"
+    r"|rmse|mse|mae|mape|wer|cer|psnr|ssim|fid|score)(?:[ _-]score)?"
 )
+_VALUE = r" ?[:=]? ?\d[\d.]{0,20} ?%?"
+_SCORE = lazy_compile(rf"(?i)\W{{0,8}}{_NAME}{_VALUE}(?:[\s,;|]{{1,4}}{_NAME}{_VALUE}){{0,7}}\W{{0,3}}")
+_EPOCH = lazy_compile(r"(?i)\bepochs?\b\W{0,3}(\d{1,6}) ?/ ?(\d{1,6})(?![\d/.])")
+_STEPS = 3  # lines of steps at least in the last epoch, to know how often the program prints one
+_EPOCHS = 4  # epochs at least whose lines are compared with those of the last one
+_EVALUATED = lazy_compile(r"(?i)(?<![a-z])(?:val|valid|validation|eval\w{0,7}|test\w{0,3}|dev)(?![a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,62 @@ def closed_last_epoch(lines: Sequence[tuple[int, str]], start: Iterable[tuple[in
 
     `lines`: offset and text of the lines at the end of a log, in order; `start`: those at its start.
     """
-    said = [(offset, line) for offset, line in lines[-_MOST:] if line.strip()]
+    said = _said(lines)
+    found = _last_summary(said, start) or _last_step(said, start)
+    if found is None:
+        return None
+    at, total, _ = found
+    after = [line for _, line in said[at + 1 :]]
+    usual = {_form(line) for _, line in said[:at]}
+    closed = any(closes(line) for line in after) or any(
+        _SCORE.fullmatch(line.strip()) and _form(line) not in usual for line in after
+    )
+    return LastEpoch(*said[at], total) if closed else None
+
+
+def whole_last_epoch(lines: Sequence[tuple[int, str]], start: Iterable[tuple[int, str]] = ()) -> LastEpoch | None:
+    """Return the line that ends the last of all epochs, if a log ends with all that each epoch prints; else None.
+
+    Not if epochs are evaluated after that line, be it at times only: then the last evaluation may be missing. Lines that
+    name the next epoch belong to that one.
+    """
+    said = _said(lines)
+    found = _last_summary(said, start)
+    if found is None:
+        return None
+    at, total, places = found
+    if len(places) < _EPOCHS or not _counts_epochs(said[at][1]):
+        return None
+    gaps = [
+        ({_form(line): line for _, line in said[left + 1 : right]}, _told(said[right][1]))
+        for left, right in pairwise(places)
+    ]
+    evaluated = _EVALUATED.search(said[at][1]) is not None
+    forms = {form for lines_between, _ in gaps for form in lines_between}
+    if not evaluated and any(_EVALUATED.search(form) for form in forms):
+        return None
+    each = set.intersection(*(set(lines_between) for lines_between, _ in gaps))
+    of_next = {
+        form
+        for form in each
+        if (evaluated and _BAR.search(gaps[0][0][form]))  # the bar of the next epoch's batches
+        or all(_names(lines_between[form], told[1]) for lines_between, told in gaps if told is not None)
+    }
+    after = {_form(line) for _, line in said[at + 1 :]}
+    return LastEpoch(*said[at], total) if each - of_next <= after <= forms else None
+
+
+def _said(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    return [(offset, line) for offset, line in lines[-_MOST:] if line.strip()]
+
+
+def _last_summary(
+    said: Sequence[tuple[int, str]], start: Iterable[tuple[int, str]]
+) -> tuple[int, int, list[int]] | None:
+    """Return the place of the line of figures of the last of all epochs, their number, and the places of all such lines.
+
+    None if the last line of figures is of another epoch, or is not the only one of its epoch.
+    """
     epochs = [
         (at, form, here, total)
         for at, (_, line) in enumerate(said)
@@ -58,16 +121,58 @@ def closed_last_epoch(lines: Sequence[tuple[int, str]], start: Iterable[tuple[in
     if not epochs:
         return None
     at, form, here, total = epochs[-1]
-    counts = [epoch for _, other, epoch, of in epochs if other == form and of == total]
+    own = [(place, epoch) for place, other, epoch, of in epochs if other == form and of == total]
     whole = here == total or (here == total - 1 and _from_zero(form, total, [*start, *said]))
+    counts = [epoch for _, epoch in own]
     if not whole or counts[-_EARLIER - 1 :] != list(range(here - _EARLIER, here + 1)):
         return None
-    after = [line for _, line in said[at + 1 :]]
-    usual = {_form(line) for _, line in said[:at]}
-    closed = any(closes(line) for line in after) or any(
-        _SCORE.fullmatch(line.strip()) and _form(line) not in usual for line in after
+    return at, total, [place for place, _ in own]
+
+
+def _last_step(said: Sequence[tuple[int, str]], start: Iterable[tuple[int, str]]) -> tuple[int, int, list[int]] | None:
+    """Return the same for the last line of a step in the last of all epochs, after which the next one would be too far."""
+    steps = [(at, *told) for at, (_, line) in enumerate(said) if (told := _step(line))]
+    if not steps:
+        return None
+    at, form, here, total, step, of = steps[-1]
+    whole = here == total or (
+        here == total - 1 and any(told[:3] == (form, 0, total) for _, line in start if (told := _step(line)))
     )
-    return LastEpoch(*said[at], total) if closed else None
+    own = [
+        (place, at_step)
+        for place, other, epoch, _, at_step, length in steps
+        if (other, epoch, length) == (form, here, of)
+    ]
+    if not whole or len(own) < _STEPS:
+        return None
+    stride = own[-1][1] - own[-2][1]
+    if stride <= 0 or (step < of and step + stride <= of):
+        return None
+    return at, total, [place for place, _ in own]
+
+
+def _step(line: str) -> tuple[str, int, int, int, int] | None:
+    """Return the form of a line of figures of a step in an epoch, the epoch and their number, the step and their number."""
+    text = line[:_CUT]
+    low = text.lower()
+    epoch = _EPOCH.search(text) if "epoch" in low and any(word in low for word in _FIGURES) else None
+    if epoch is None or _BAR.search(text):
+        return None
+    places = [(found.start(1), int(found[1]), int(found[2])) for found in _PLACE.finditer(text)]
+    others = [(step, of) for at, step, of in places if at != epoch.start(1)]
+    if len(places) != 2 or len(others) != 1:
+        return None
+    return _form(line), int(epoch[1]), int(epoch[2]), *others[0]
+
+
+def _counts_epochs(line: str) -> bool:
+    """Whether a line calls what it counts epochs: other counters may be those of steps."""
+    return "epoch" in line.lower() and _EPOCH.search(line[:_CUT]) is not None
+
+
+def _names(line: str, number: int) -> bool:
+    """Whether a number is in a line."""
+    return any(int(found) == number for found in _NUMBER.findall(line[:_CUT]))
 
 
 def last_evaluation(lines: Iterable[tuple[int, str]]) -> tuple[int, str] | None:

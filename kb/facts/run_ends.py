@@ -6,7 +6,7 @@ in a log are structures (`run_end`, kb.parsers.logs.checkpoints).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from kb.model import Structure
@@ -16,8 +16,6 @@ from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
 
 LAST = 40  # lines at the end of a log that are searched
-_DONE_LONG = 40  # characters at most of a line that says no more than that the program is done
-_RESULT_LINES = 4  # the last word of a program and what it says of its results
 _CUT = 600  # characters of a line that are searched
 
 _COMPLETED = lazy_compile(
@@ -28,6 +26,8 @@ _COMPLETED = lazy_compile(
     r"(?: successfully| normally| cleanly| at step \d+)?(?=[\s.!,;:)\"'}@]|$)"
     r"|\b(?:finished|completed|done) (?:with )?(?:all )?(?:the )?(?:pre-?|fine-?)?(?:training|tuning|experiment|run|job|epochs|steps)\b"
     r"|\bend of (?:the )?(?:training|experiment|run)[.:,;!]{1,2} {0,2}(?:total |overall )?time (?:consumed|elapsed|taken|used|spent)\b"
+    r"|\btraining of (?!.{0,80}\b(?:epoch|fold|stage|phase|round|task|model|step|batch) ?#?\d)(?:[^\s:;,.]{1,40} ){1,10}(?:is |has |was )?(?:now )?(?:complete[d]?|finished|done)(?=[.!\s]{0,3}$|[.!] )"
+    r"|(?:^|\s)\[(?:pre-?)?train(?:ing|er)?\] (?:is )?(?:complete[d]?|finished|done)\b[.!]"
     # a function or script that trains
     r"|(?:^|[\s\]:>-])(?:run|train|pretrain|finetune|fit)_(?!\w{0,20}(?:epoch|step|batch|iter|eval|valid|test|one|loop))\w{1,20} (?:is |has )?(?:done|finished|completed)\W{0,4}$"
     r"|^\W{0,8}(?:the )?end (?:of )?(?:the )?(?:training|experiment|run)\W{0,8}$|\btraining (?:is|was) over\b|\bfinish (?:the )?training\W{0,8}$"
@@ -35,6 +35,7 @@ _COMPLETED = lazy_compile(
     # the last batch of a test run: the test follows the training, or is all that the program does
     r"|\bEpoch\(test\) ?\[(?P<batch>\d{1,9})/(?P=batch)\]"
     r"|\b(?:saved?|wrote|written) (?:\S{1,40} ){0,4}(?:to|in|as|at) \S{0,200}?\b(?:model[_-]final|final[_-](?:model|checkpoint|weights))\b"
+    r"|\bsave[ds]? (?:the )?(?:model|checkpoint|weights) (?:to|in|at):? \S{0,200}/final[/.\s]{0,3}$"
     # a file of the whole run by its name, and the table of figures that is printed when a whole phase is over
     r"|\bsaved?(?: to| in| as| at)?:? \S{0,200}?[-_./]final\.(?:pth?(?:\.tar)?|ckpt|bin|safetensors|h5|keras|pkl|npz|pdparams|onnx)\b"
     r"|^\s{0,4}(?:train|eval|test|predict)_runtime  *= *\d"
@@ -49,7 +50,7 @@ _COMPLETED = lazy_compile(
     r"|\ball (?:\d{1,7} )?(?:\w{1,30} )?(?:returned|exited|ended)(?: with)?(?: code| status)? 0\b"
     r"|\bfinal (?:checkpoint|model|weights|state)s? (?:is |are |was |were |has been |have been )?(?:saved|stored|written|committed|durable|complete)\b"
     r"|\bdone[.!] (?:the )?(?:final )?(?:model|weights|checkpoints?|results?|output) (?:is|are|was|were|saved|written)\b"
-    r"|\btraining time: [\d.]{1,12} ?s(?:ec(?:onds)?)?\s*$"
+    r"|\btraining time: [\d.]{1,20} ?(?:s(?:ec(?:onds?)?)?|m(?:in(?:ute)?s?)?|h(?:ours?|rs?)?)\.?\s*$"
     # the time that all of it took, which a program knows only at its end
     r"|\b(?:total|overall|whole) (?:pre-?|fine-?)?(?:train(?:ing)?|tuning) time(?: taken| elapsed| used)?(?: is| was)?[ :=]{1,3}\d"
     r"|\btraining time ?[:=] ?(?:\d{1,4} ?days?,? )?\d{1,6}:\d\d:\d\d\b|\btime ell?apsed in training\b"
@@ -64,13 +65,13 @@ _COMPLETED = lazy_compile(
     r"|Number of trials: \d+/\d+ \(\d+ TERMINATED\)|\bTrial status: \d+ TERMINATED\s*$|W&B process to finish\.{3} ?\(success\)|^wandb: (?:Run summary:|Synced \d|.{0,4}View run .{1,200} at:)"
     r"|\bLoss for final step: |\b[Oo]verall training speed: |\bSaved final model\b|\bFinished (?:training|experiment|fitting)\b"
     r"|# Avg bus bandwidth +: [\d.]+|# Collective test concluded"
-    r"|训练(?:已)?(?:完成|结束)|学習(?:が)?(?:完了|終了)|훈련(?:이)? 완료|Обучение (?:завершено|окончено)|Entra[iî]nement termin|Entrenamiento (?:finalizado|completado|terminado)"
+    r"|(?:训练|微调)(?:任务|过程|流程)?(?:已经|已|全部|圆满|顺利|成功|正常){0,2}(?:完成|结束|完毕)|学習(?:が)?(?:完了|終了)|훈련(?:이)? 완료|Обучение (?:завершено|окончено)|Entra[iî]nement termin|Entrenamiento (?:finalizado|completado|terminado)"
     r"|Training (?:erfolgreich )?(?:abgeschlossen|beendet)"
 )
 _EARLY = lazy_compile(
     r"(?i)\bearly[ -]?stopp?(?:ing|ed)?\b.{0,80}\b(?:stop|trigger|reached|restor|improv|exit)|: early stopping\b|\bearly stop and exit\b|\bearly stop!|\bearly[ -]?stopping at (?:epoch|step|iter\w*)\b"
     r"|\bearly[ -]?stop count (\d{1,6})/\1\b"
-    r"|signaling trainer to stop|\bstopp(?:ed|ing) early\b"
+    r"|signaling trainer to stop|\bstopp(?:ed|ing) early\b|\bstopping_early: (?!true|false|none|null|\d)\w"
     r"|\b(?:reached|hit) (?:the )?(?:configured |specified |given )?(?:max(?:imum)?[ _]?(?:number of )?|final |last |total )(?:training |train )?[ _]?"
     r"(?:steps?|iterations?|iters?|epochs?|tokens|samples|updates)\b"
     r"|\bmax(?:imum)?[ _](?:number of )?(?:steps?|iterations?|iters?|epochs?|tokens|updates)\b.{0,20}\breached\b"
@@ -119,12 +120,9 @@ _WRITES = lazy_compile(r"(?i)sav|writ|checkpoint|upload|commit|flush|export")
 _MADE = lazy_compile(r"(?i)\b(?:done|ok|succe\w+|completed?|finished|written|saved|uploaded|committed|exported)\b")
 _CLOSING = lazy_compile(
     r"(?i)\b(?:saved|saving (?:took|done|finished)|wrote|written|exported|uploaded|pushed|synced|finali[sz]ed)\b"
+    r"|\bsave[ds]? (?:the )?(?:best |final |last )?(?:model|checkpoint|weights) (?:to|at|in)\b"
     r"|\b(?:destroy(?:ed|ing)|clean(?:ed|ing)? ?up|shut(?:ting)? ?down|closed|closing|tear(?:ing)? ?down|exiting|finished|completed?|done)\b"
     r"|\b(?:final|total|best|elapsed|average|test)\b.{0,40}[:=] ?[\d.]|\btook [\d.]"
-)
-_DONE = lazy_compile(r"(?i)[\d\W]{0,30}(?:all )?(?:done|finished|completed)\W{0,4}")
-_RESULT = lazy_compile(
-    r"(?i)\b(?:all|final|results?|outputs?|models?|weights|predictions|reports?|summary|metrics)\b.{0,80}\b(?:saved|written|stored|exported)\b"
 )
 _FRAME = lazy_compile(
     r"^\s*(?:#\d{1,3}\s|@\s+0x|\[?<?0x[0-9a-f]{6,}|frame #\d|\*\*\* (?:Check failure|End|PC)|/\S+\(\S*\+0x[0-9a-f]+\)|\S+\.so[.\d]*\(|at \S+:\d+|[0-9a-f]{8,16}-[0-9a-f]{8,16} )"
@@ -187,7 +185,7 @@ _END_WORDS = (
         "stopping",
         "signaling",
     ),
-    *("max", "cumulative_training_time", "训练", "学習", "훈련", "обучение", "nement termin", "entrenamiento"),
+    *("max", "cumulative_training_time", "训练", "微调", "学習", "훈련", "обучение", "nement termin", "entrenamiento"),
     *("abgeschlossen", "beendet"),
 )
 _FATAL_WORDS = (
@@ -242,18 +240,6 @@ def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
                 yield EndLine("completed", offset, line)
         elif settled and _PLANNED.search(text):
             yield EndLine("planned", offset, line)
-
-
-def done_after_results(lines: Sequence[tuple[int, str]]) -> EndLine | None:
-    """Return the last line, if it says no more than "Done." and one of the few lines before it that the results are saved.
-
-    The word alone ends a step of a program as often as the whole. `lines`: offset and text, in order.
-    """
-    last = [(offset, line) for offset, line in lines if line.strip()][-_RESULT_LINES:]
-    if not last or len(last[-1][1]) > _DONE_LONG or _DONE.fullmatch(COLOUR.sub("", last[-1][1][:_CUT]).strip()) is None:
-        return None
-    saved = any(_RESULT.search(line[:_CUT]) and not save_lost(line) and not not_saved(line) for _, line in last[:-1])
-    return EndLine("completed", *last[-1]) if saved else None
 
 
 def stops_as_planned(line: str) -> bool:

@@ -106,6 +106,22 @@ def test_all_ranks_at_their_last_step_with_a_normal_end() -> None:
     assert not of(closed, stream(ref("rank-1.log", 1), points=part)).proven
 
 
+def test_the_last_step_of_as_many_as_the_log_announces() -> None:
+    """The lines of steps need not repeat the total; a number that is announced and not reached proves the contrary."""
+    log = replace(stream(points=steps(1, 20)), head="Total optimization steps = 20\n")
+    assert of(tailed(log, "model saved to out\n")).how == "completed"
+    assert not of(tailed(replace(log, head="Total optimization steps = 40\n"), "model saved to out\n")).proven
+    assert not of(tailed(log, "Segmentation fault (core dumped)\n")).proven
+
+
+def test_results_prove_no_end_beside_a_failure() -> None:
+    """The same final figures, with a fatal error after them, or in a log of steps that end half way."""
+    log = stream(points=steps(1, 20))
+    assert of(tailed(log, "Final test accuracy: 0.91\n")).how == "completed"
+    assert not of(tailed(log, "Final test accuracy: 0.91\nSegmentation fault (core dumped)\n")).proven
+    assert not of(tailed(stream(points=steps(1, 20, total=100)), "Final test accuracy: 0.91\n")).proven
+
+
 # the scheduler
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.last_epochs import closed_last_epoch, last_evaluation
+from kb.facts.last_epochs import closed_last_epoch, last_evaluation, whole_last_epoch
 
 
 def lines(*texts: str) -> list[tuple[int, str]]:
@@ -49,6 +49,67 @@ def test_epochs_that_count_from_zero_end_one_below_their_number() -> None:
 def test_other_ends_prove_nothing(said: list[str]) -> None:
     """A log that stops, an epoch before the last, what each epoch prints, and lines of steps show no end."""
     assert closed_last_epoch(lines(*said)) is None
+
+
+def steps(epoch: int, total: int, *at: int, of: int = 90) -> list[str]:
+    """The lines of steps of one epoch."""
+    return [f"Epoch {epoch}/{total}, step {step}/{of}, loss = 0.1{step}" for step in at]
+
+
+def test_scores_after_the_last_step_of_the_last_epoch_close_the_run() -> None:
+    """The last step is the one after which the next line would be beyond the epoch."""
+    found = closed_last_epoch(lines(*steps(1, 2, 60, 70, 80), *steps(2, 2, 60, 70, 80, of=85), "RMSE 3.1, MAPE 0.4"))
+    assert found is not None
+    assert found.count == 2
+    assert closed_last_epoch(lines(*steps(2, 2, 70, 80, 90), "Best BER: 1.5 at epoch 1"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [*steps(2, 2, 40, 50, 60), "RMSE 3.1"],  # within the epoch
+        [*steps(1, 2, 70, 80, 90), "RMSE 3.1"],  # an earlier epoch
+        steps(2, 2, 70, 80, 90),  # the log stops there
+        [*steps(2, 2, 90), "RMSE 3.1"],  # nothing tells how often steps are logged
+    ],
+)
+def test_steps_before_the_last_prove_nothing(said: list[str]) -> None:
+    """Neither do those of an earlier epoch, nor the last one without what follows it."""
+    assert closed_last_epoch(lines(*said)) is None
+
+
+SUMMARY = "Epoch {}/{} - train loss 0.4{}, val loss 0.5"
+
+
+def test_a_log_ends_with_all_that_each_epoch_prints() -> None:
+    """After the line of figures, an epoch may print more; lines that name the next epoch are of that one."""
+    assert whole_last_epoch(lines(*epochs(26, 30, 30, SUMMARY)))
+    saved = [text for line in epochs(26, 30, 30, SUMMARY)[1::2] for text in (line, "  saved the best model")]
+    assert whole_last_epoch(lines(*saved))
+    begun = [text for n in range(26, 31) for text in (f"starting epoch {n}", SUMMARY.format(n, 30, n))]
+    assert whole_last_epoch(lines(*begun))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [*epochs(26, 29, 30, SUMMARY)],
+        [*epochs(28, 30, 30, SUMMARY)],  # too few to know what an epoch prints
+        [text for line in epochs(26, 30, 30, SUMMARY)[1::2] for text in (line, "gradients are averaged")][:-1],
+        [text for n in range(26, 31) for text in (f"epoch {n}/30 loss 0.4{n}", f"validation acc 0.{n}")][:-1],
+        [
+            text
+            for n in range(22, 31)
+            for text in (f"epoch {n}/30 loss 0.4{n}", *([f"validation acc 0.{n}"] if n % 5 == 0 else []))
+        ][:-1],
+        [*epochs(26, 30, 30, SUMMARY), "loading the test set"],
+        [*epochs(26, 30, 30, SUMMARY), *epochs(1, 1, 30, SUMMARY)],
+    ],
+    ids=["before", "few", "rest missing", "not evaluated", "evaluated at times", "more work", "next run"],
+)
+def test_a_log_that_ends_within_an_epoch_proves_nothing(said: list[str]) -> None:
+    """What each epoch prints, or an evaluation that is made at times only, may be missing."""
+    assert whole_last_epoch(lines(*said)) is None
 
 
 def evaluations(*steps: int, form: str = "{} val 3.2{}") -> list[str]:
