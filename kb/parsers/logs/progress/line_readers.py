@@ -9,6 +9,9 @@ from kb.parsers.logs.progress.line_format import Read, changed, line_around, opt
 from kb.parsers.logs.progress.quantities import HELD_OUT_WORD, find_loss, find_number, measure, parse_float, parse_int
 from kb.regex.lazy import lazy_compile
 
+# "Saved the checkpoint to a.pt (epoch 12, loss 0.3)": the loss of a step that its own line gives, or of the best one
+_OF_A_CHECKPOINT = lazy_compile(rb"(?i)(?:sav(?:ed|ing)|wrote|checkpoint|ckpt|snapshot)[^\n]{0,300}\($")
+
 
 def make_reader(name: str, *, needs_loss: bool = False, validation: bool = False, whole: bool = True) -> Read:
     """Make the reader of a format whose `find` captures step, total, epoch and mode, as far as present.
@@ -19,7 +22,7 @@ def make_reader(name: str, *, needs_loss: bool = False, validation: bool = False
     def read(match: re.Match[bytes]) -> ProgressPoint | None:
         before, after = line_around(match)
         point = measure(before + after if whole else after, name, match.start())
-        if needs_loss and point.loss is None:
+        if needs_loss and (point.loss is None or (before[-1:] == b"(" and _OF_A_CHECKPOINT.search(before))):
             return None
         mode = optional_group(match, "mode") or before[-40:]
         step, epoch = parse_int(optional_group(match, "step")), parse_float(optional_group(match, "epoch"))
@@ -97,12 +100,17 @@ def read_dict(match: re.Match[bytes]) -> ProgressPoint | None:
     point = measure(text[: text.find(b"}") + 1 or None], "hf_dict", match.start())
     validation = HELD_OUT_WORD.search(before[max(0, opened - 24) : max(0, opened)]) is not None
     step = _DICT_STEP.search(text) if point.step is None else None
+    named = _EPOCH_BEFORE.search(before[max(0, opened - _BEFORE) : max(0, opened)]) if point.epoch is None else None
     return changed(
         point,
         step=int(step["step"]) if step else point.step,
+        epoch=float(named["epoch"]) if named else point.epoch,
         validation=validation or match[0].startswith(b"'eval_"),
     )
 
+
+_BEFORE = 40  # bytes before a dict in which its epoch is looked for
+_EPOCH_BEFORE = lazy_compile(rb"(?i)\bepochs?[ #:=\[]{0,3}(?P<epoch>\d{1,6})(?: ?/ ?\d{1,6})?[\]\s:|,>=-]{0,6}$")
 
 _DICT_STEP = lazy_compile(
     rb"['\"](?:train/)?(?:step|iter|iteration|training_iteration)['\"]: {0,2}(?P<step>\d{1,12})(?![\w.])"

@@ -154,6 +154,10 @@ LINES = [
         {"step": 309, "total": 9000, "epoch": 0.0, "loss": 1.75, "seconds": 2.25, "format": "tqdm"},
     ),
     (
+        b"2025-02-22 12:18:51 - fit - INFO - Epoch 59: {'loss': 5.25}",
+        {"loss": 5.25, "epoch": 59.0, "format": "hf_dict"},
+    ),
+    (
         b"{'loss': '1.2500', 'grad_norm': '0.5000', 'learning_rate': '3.0e-05', 'epoch': '0.25'}",
         {"loss": 1.25, "grad_norm": 0.5, "learning_rate": 3e-5, "epoch": 0.25, "format": "hf_dict"},
     ),
@@ -742,6 +746,7 @@ def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: di
         b"srun: Terminating job step 81.0",
         b"",
         b"\xff\xfe step \x00 loss",
+        b"saved the best model to runs/a/best.pt (epoch 1257, loss 8.1e-04)",  # of a step that has its own line
     ],
 )
 def test_a_near_miss_is_no_iteration_line(line: bytes) -> None:
