@@ -71,7 +71,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "conflict": (),  # what pip said of the package that does not fit
     "says": (),  # the message of the exception, option parser or assertion, cut
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
-    "memory": ("capped", "fragmented", "others", "full"),  # what the message of a failed allocation shows
+    "memory": ("capped", "fragmented", "others", "pieces", "full"),  # what the message of a failed allocation shows
     "holder": ("own", "others"),  # who holds it: this process alone, or others on the device as well
     "memory_of": ("host", "gpu"),  # whose memory the line speaks of
     "unused": (),

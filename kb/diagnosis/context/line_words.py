@@ -45,24 +45,32 @@ _CONNECTION = lazy_compile(
     r"|(?P<refused>\[Errno 111\]|connection refused)|(?P<timed_out>\[Errno 110\]|timed? ?out)|(?P<tls>\bssl|sslerror|certificate)"
     r"|(?P<broken>reset by peer|connection aborted|remote ?disconnected|incomplete ?read|broken pipe|eof occurred|closed connection)"
 )
-_SIZE = r"[\d.]{1,9} ?[KMGT]i?B"
+_SIZE = r"[\d.]{1,9} ?(?:[KMGT]i?B|bytes)"
 _MEMORY = lazy_compile(
     rf"[Tt]ried to allocate (?P<asked>{_SIZE})|(?P<size>{_SIZE}) total capacity|total capac[a-z]{{0,3}} of (?P<size2>{_SIZE})"
-    rf"|(?P<free>{_SIZE}) (?:is )?free|available memory is only (?P<free2>{_SIZE})|[Pp]rocess (?:\d{{1,9}} )?has (?P<used>{_SIZE}) memory in use"
-    rf"|(?P<allocated>{_SIZE}) already allocated|(?P<reserved>{_SIZE}) reserved in total by PyTorch"
+    rf"|(?P<free>{_SIZE}) (?:is )?free|available memory is only (?P<free2>{_SIZE})|\bthis process has (?P<used>{_SIZE}) memory in use"
+    rf"|(?P<allocated>{_SIZE}) already allocated|(?P<reserved>{_SIZE}) reserved in total by PyTorch|(?P<held>{_SIZE}) is allocated by PyTorch"
     rf"|(?P<cap>{_SIZE}) allowed\b|(?P<unused>{_SIZE}) is reserved by PyTorch but unallocated"
 )
+_NUMBERED = lazy_compile(rf"\bProcess (?:\d{{1,9}} )?has (?P<used>{_SIZE}) memory in use")
 _SAID = lazy_compile(
     r"Assertion `(?P<asserted>[^`\n]{3,200})['`] failed"
     r"|\b[A-Z]\w{0,60}(?:Error|Exception|Failure)(?:\([\w. ]{1,60}\))?: (?P<raised>\S[^\n]{2,400})"
     r"|\berror: (?P<printed>(?:unrecognized|argument|the following|ambiguous|invalid|no such option)\b[^\n]{2,400})"
 )
+_PASSED_ON = lazy_compile(r"Caught \w{1,80} in (?:replica|DataLoader worker|pin memory thread)")
+_RAISES = lazy_compile(r"\s{0,80}raise [\w.]{1,120}\(")
+_SOURCE = 400  # bytes from a `raise` in a traceback to the exception's own line
 _SHORT = 160  # characters of a message within a sentence
-_UNITS = {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
+_UNITS = {"b": 1 / 1073741824, "K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _PID_DIGITS = 8  # hexadecimal digits of a process id
 _DEVICES = 4  # devices that are named
+_CONTEXT = 1.5  # GiB that a process may hold besides what PyTorch allocates, at most
 _SHARE = 0.05  # of the memory of a process: what is reserved and unused is worth an allocator setting
-_OTHERS = 1.0  # GiB that the driver and the context of a process may hold besides what it reports
+_OTHERS = 1.0  # GiB that the driver may hold besides what the processes report
+_BESIDES = (
+    4.0  # GiB that the context, collective and kernel libraries of a process may hold besides PyTorch's allocator
+)
 
 
 def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str, str]:
@@ -91,11 +99,11 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
         if name in asked:
             found[name] = stated_by(text)
     if asked & {"memory", "unused", "foreign", "cap", "holder"}:
-        found |= _memory(text)
+        found |= _memory(signals)
     if "device_name" in asked:
         found["device_name"] = _devices(signals)
     if "says" in asked:
-        found["says"] = _said(first)
+        found["says"] = next(filter(None, map(_said, _raised(signals))), "")
     return found
 
 
@@ -160,6 +168,20 @@ def _devices(signals: Iterable[Signal]) -> str:
     )
 
 
+def _raised(signals: Sequence[Signal]) -> list[Signal]:
+    """Return the signals that may say what failed: the first, or those of what it only passes on or raises."""
+    first = signals[0]
+    passes = _PASSED_ON.match(first.captures.get("message", ""))
+    after = sorted((item for item in signals if item.stream == first.stream), key=lambda item: item.offset)
+    after = [item for item in after if item.offset > first.offset]
+    if passes is not None:  # the exception of a helper process or thread
+        kind = first.captures.get("type")
+        return [*[item for item in after if item.captures.get("type") == kind][:1], first]
+    if _RAISES.match(first.line):  # the exception's own line follows its source
+        return [item for item in after if item.offset - first.offset < _SOURCE][:1]
+    return [first]
+
+
 def _said(first: Signal) -> str:
     """Return what the exception or the check of a line says, on one line and cut at a word; empty if it says nothing."""
     stated = _SAID.search(first.line)
@@ -187,35 +209,53 @@ def _end(text: str) -> tuple[str, str]:
     return "", port[1] if port else ""
 
 
-def _memory(text: str) -> Mapping[str, str]:
-    """Return what a message about device memory shows.
+def _memory(signals: Sequence[Signal]) -> Mapping[str, str]:
+    """Return what the first message of a fault with figures of device memory shows.
 
-    "capped" (the process may use no more than a part), "fragmented", "others" (processes), or "full" of this process; and
-    who holds it, this process alone ("own") or "others" as well.
+    "capped" (the process may use no more than a part), "fragmented", "others" (processes), "pieces" (as much is free, but not
+    in one piece), or "full" of this process; and who holds it, this process alone ("own") or "others" as well, where the message counts all that a process holds.
     """
+    texts = (f"{item.line}\n{item.captures.get('message', '')}"[:4000] for item in signals)
+    return next(filter(None, map(_memory_in, texts)), {})
+
+
+def _memory_in(text: str) -> Mapping[str, str]:
     sizes: dict[str, float] = {}
     for found in _MEMORY.finditer(text):
         for name, value in found.groupdict().items():
             if value and (gib := _gib(value)) is not None:
                 sizes.setdefault(name.rstrip("2"), gib)
-    asked, size, free, used, unused = (sizes.get(name) for name in ("asked", "size", "free", "used", "unused"))
-    if asked is None or free is None:
+    if not {"asked", "free"} <= sizes.keys():
         return {}
-    if (reserved := sizes.get("reserved")) is not None:  # as releases before 2.1 state it
-        used = reserved
-        unused = max(0.0, reserved - sizes.get("allocated", reserved))
-    foreign = None if size is None or used is None else size - free - used
-    holder = {} if foreign is None else {"holder": "others" if foreign > _OTHERS else "own"}
+    asked, free = sizes["asked"], sizes["free"]
+    reserved = sizes.get("reserved")  # as releases before 2.1 state it: without what lies outside the allocator
+    held = sizes.get("used", _of_own_number(text, sizes)) if reserved is None else reserved
+    unused = sizes.get("unused") if reserved is None else max(0.0, reserved - sizes.get("allocated", reserved))
+    foreign = None if held is None or "size" not in sizes else sizes["size"] - free - held
+    whole = foreign is not None and (reserved is None or foreign <= _OTHERS)  # else the rest can be of either
+    holder = {"holder": "others" if (foreign or 0.0) > _OTHERS else "own"} if whole else {}
     if "cap" in sizes and free > asked:
         return {**holder, "memory": "capped", "cap": f"{sizes['cap']:.2f} GiB"}
-    if unused is not None and free + unused > asked and unused >= _SHARE * (used or size or 0.0):
+    if foreign is not None and foreign > (_OTHERS if reserved is None else _BESIDES):
+        holder["foreign"] = f"{foreign:.2f} GiB"
+    if unused is not None and free + unused > asked and unused >= _SHARE * (held or sizes.get("size", 0.0)):
         return {**holder, "memory": "fragmented", "unused": f"{unused:.2f} GiB"}
-    if foreign is None:
-        return {}
-    return {
-        **holder,
-        **({"memory": "others", "foreign": f"{foreign:.2f} GiB"} if foreign > _OTHERS else {"memory": "full"}),
-    }
+    if "foreign" in holder:
+        return {**holder, "memory": "others"}
+    if free >= asked:
+        return {**holder, "memory": "pieces"}
+    return {**holder, "memory": "full"} if whole else {}
+
+
+def _of_own_number(text: str, sizes: Mapping[str, float]) -> float | None:
+    """Return what this process holds if a message names it by its number: it has room for what PyTorch holds, and little more.
+
+    In a container, PyTorch cannot tell its own number from those of others.
+    """
+    needed = sizes.get("held", 0.0) + sizes.get("unused", 0.0)
+    rooms = {gib for item in _NUMBERED.finditer(text) if (gib := _gib(item["used"])) is not None and gib >= needed}
+    fitting = [gib for gib in rooms if gib - needed <= _CONTEXT] or list(rooms)
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _gib(size: str) -> float | None:

@@ -30,6 +30,13 @@ ALL = frozenset(OF_FINDING)
         ("Tried to allocate 72 MiB. A total capacity of 40 GiB, 9 MiB is free. Process has 39.99 GiB memory in use; 380 MiB is reserved by PyTorch but unallocated", {"memory": "full", "holder": "own"}),
         ("Tried to allocate 9 GiB. A total capacity of 80 GiB of which 4 GiB is free. this process has 75.5 GiB memory in use. and 7 GiB is reserved by PyTorch but unallocated", {"memory": "fragmented", "holder": "own"}),
         ("Tried to allocate 9 GiB. A total capacity of 80 GiB of which 4 GiB is free. this process has 45.5 GiB memory in use. and 7 GiB is reserved by PyTorch but unallocated", {"memory": "fragmented", "holder": "others"}),
+        ("Tried to allocate 12.63 GiB (GPU 3; 79.17 GiB total capacity; 63.77 GiB already allocated; 11.35 GiB free; 65.52 GiB reserved in total by PyTorch)", {"memory_of": "gpu", "free": "11.35 GiB"}),
+        ("Tried to allocate 2.00 GiB (GPU 0; 80.00 GiB total capacity; 50 GiB already allocated; 1.00 GiB free; 50.1 GiB reserved in total by PyTorch)", {"memory": "others", "foreign": "28.90 GiB"}),
+        ("Tried to allocate 80 MiB. A total capacity of 40 GiB of which 17 MiB is free. Process 39 has 17.5 GiB memory in use. Including non-PyTorch memory, this process has 22.4 GiB memory in use. Of the allocated memory 19.3 GiB is allocated by PyTorch, and 29 MiB is reserved by PyTorch but unallocated", {"memory": "others", "holder": "others", "foreign": "17.58 GiB"}),
+        ("Tried to allocate 80 MiB. A total capacity of 40 GiB of which 17 MiB is free. Process 39 has 39.9 GiB memory in use. Of the allocated memory 38 GiB is allocated by PyTorch, and 29 MiB is reserved by PyTorch but unallocated", {"memory": "full", "holder": "own"}),
+        ("Tried to allocate 2.00 MiB (GPU 0; 7.79 GiB total capacity; 6.81 GiB already allocated; 2.19 MiB free; 6.83 GiB reserved in total by PyTorch)", {"memory": "pieces"}),
+        ("Tried to allocate 128.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which 36.6 MiB is free. Process 71 has 17.7 GiB memory in use. Process 72 has 5.88 GiB memory in use. Of the allocated memory 5.4 GiB is allocated by PyTorch, and 2.1 MiB is reserved by PyTorch but unallocated", {"memory": "others", "holder": "others", "foreign": "17.73 GiB"}),
+        ("Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 0 bytes is free. Including non-PyTorch memory, this process has 23.9 GiB memory in use. and 298 MiB is reserved by PyTorch but unallocated", {"memory": "full", "holder": "own"}),
         ("ImportError: it requires `fastmap`. Try `pip install fastmap`", {"package": "fastmap"}),
         ("Key 'alpha' was not looked for", {}),
         ("[rank2]: hydra.errors.ConfigAttributeError: Key 'lr' is not in struct.", {"says": "Key 'lr' is not in struct"}),
@@ -53,6 +60,52 @@ def test_only_what_the_line_states_is_told(line: str, stated: dict[str, str]) ->
 
     assert {name: value for name, value in found.items() if value and name in stated} == stated
     assert bool(stated) or not any(found.values())
+
+
+def test_memory_outside_an_allocator_is_not_said_to_be_anothers() -> None:
+    """Releases before 2.1 do not count what the context and the libraries of the process hold."""
+    line = "Tried to allocate 12.6 GiB (GPU 3; 79.2 GiB total capacity; 63.8 GiB already allocated; 11.3 GiB free; 65.5 GiB reserved in total by PyTorch)"
+
+    assert of_lines((Signal("rule#line", 0, 0, line, "line", Resource()),), frozenset({"memory", "holder"})) == {}
+
+
+def test_an_exception_that_is_passed_on_says_what_the_worker_said() -> None:
+    """The line of the reader names the worker only."""
+    said = {0: "Caught KeyError in DataLoader worker process 3.", 9: "'label of row 8'"}
+    signals = tuple(
+        Signal(
+            "rule#line",
+            0,
+            at,
+            f"KeyError: {text}",
+            "exception",
+            Resource(),
+            captures={"type": "KeyError", "message": text},
+        )
+        for at, text in said.items()
+    )
+
+    assert of_lines(signals, frozenset({"says"})) == {"says": "'label of row 8'"}
+    assert "worker process 3" in of_lines(signals[:1], frozenset({"says"}))["says"]
+
+
+def test_of_a_raise_in_a_traceback_the_exceptions_own_line_says_what_failed() -> None:
+    """A rule may match the source line, which holds the same words."""
+    lines = {0: '    raise ValueError("no half gradients")', 60: "ValueError: no half gradients"}
+    signals = tuple(Signal("rule#line", 0, at, line, "line", Resource()) for at, line in lines.items())
+
+    assert of_lines(signals, frozenset({"says"})) == {"says": "no half gradients"}
+
+
+def test_figures_of_memory_are_those_of_the_first_line_that_has_them() -> None:
+    """A data-parallel replica's exception is announced by a line without figures."""
+    lines = (
+        "Caught OutOfMemoryError in replica 0 on device 0.",
+        "Tried to allocate 512 MiB. GPU 0 has a total capacity of 63 GiB of which 1.20 GiB is free. 60.25 GiB allowed",
+    )
+    signals = tuple(Signal("rule#line", 0, at, line, "line", Resource()) for at, line in enumerate(lines))
+
+    assert of_lines(signals, frozenset({"memory"})) == {"memory": "capped", "cap": "60.25 GiB"}
 
 
 def test_what_is_not_asked_for_is_not_looked_for() -> None:
