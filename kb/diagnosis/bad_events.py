@@ -242,6 +242,12 @@ def is_harmless(message: str) -> bool:
     return is_aside(message) or (is_mild(message) and not _GIVES_UP.search(message))
 
 
+def only_gives_up(line: str) -> bool:
+    """Whether a line announces the end of its process and does not say why."""
+    said = message_of(line)
+    return bool(_GIVES_UP.search(said)) and len(_GIVES_UP.sub("", said).split()) < _FEWEST_WORDS
+
+
 def tells_of_others(message: str) -> bool:
     """Whether a message is about another process, the communication with it, or a launcher's work."""
     return is_consequence(message) or bool(_OTHERS.search(message))

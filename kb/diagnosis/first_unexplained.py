@@ -18,6 +18,7 @@ from kb.diagnosis.bad_events import (
     BadEvents,
     Kind,
     is_stack,
+    only_gives_up,
     passed_on,
     tells_of_others,
 )
@@ -39,6 +40,7 @@ STARTED = "process_start"  # kind of the structures that map ranks to processes
 LINES = 5  # number of the process's own lines to quote
 CALM_AFTER_ERROR = 3  # ordinary lines that a process may print after the error that ended it
 CALM_AFTER_FATAL = 12  # likewise after an exception or a fatal line, since a program may still clean up
+_RIGHT_ABOVE = 1024  # bytes between an error and the line by which its process announces its end
 FEW = 1 / 3  # share of the ranks that may print the same error; if more do, it is not one rank's own failure
 # threads left at exit, usually after the failure of another rank; the header of torch_npu, which the cause follows
 _SAYS_NOTHING = lazy_compile(
@@ -91,7 +93,7 @@ class _Search:
         by_process: dict[tuple[object, ...], list[BadEvent]] = {}
         for event in self._events():
             by_process.setdefault(_process(event), []).append(event)
-        led = [(min(events, key=_weight), events) for events in by_process.values()]
+        led = [(self._leading(events), events) for events in by_process.values()]
         chosen = [(event, events) for event, events in led if self._comes_first(event)]
         if not chosen:
             return self._ended_early()
@@ -106,6 +108,15 @@ class _Search:
             self._symptoms.dated,
             self._leads(event, [other for other, _ in chosen if other is not event]),
         )
+
+    def _leading(self, events: Sequence[BadEvent]) -> BadEvent:
+        """Return the event of a process that says most; one that only announces its end yields to the error right above."""
+        most = min(events, key=_weight)
+        if most.kind != "fatal" or not only_gives_up(most.line):
+            return most
+        above = [item for item in events if item.kind == "error" and item.stream == most.stream]
+        near = [item for item in above if 0 < most.offset - item.offset < _RIGHT_ABOVE and self._comes_first(item)]
+        return max(near, key=lambda item: item.offset, default=most)
 
     def _leads(self, event: BadEvent, others: Sequence[BadEvent]) -> bool:
         mine = _signal(event)

@@ -38,6 +38,19 @@ def test_an_error_before_the_symptom_is_first() -> None:
     assert "3 of 40 shards" in found.lines[0][1]
 
 
+def test_a_line_that_only_announces_the_end_yields_to_the_error_above() -> None:
+    """Which says why the process stops."""
+    error = "[rank2]: 2026-11-03 04:12:30 ERROR tape: TapeRevoked: reel 7 belongs to another reader\n"
+    found = first(error + "[rank2]: 2026-11-03 04:12:30 CRITICAL loop: shutting down\n" + lost(0) + lost(1))
+    assert found is not None
+    assert "TapeRevoked" in found.lines[0][1]
+    told = first(
+        error + "[rank2]: 2026-11-03 04:12:30 CRITICAL loop: leaving, as 3 of 40 shards unaccounted for\n" + lost(0)
+    )
+    assert told is not None
+    assert "3 of 40 shards" in told.lines[0][1]
+
+
 def test_an_error_after_the_symptom_is_none() -> None:
     """What a rank prints once its peer is gone is a consequence."""
     assert (
