@@ -218,7 +218,9 @@ def _step(seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNod
 
 def _peers(run: RunProfile, good: Baseline | None, pool: Baseline | None) -> str:
     """What the run was compared with: a good run of the job, or what healthy runs of other jobs print; and its own parts."""
-    own = f"its {len(run.heard)} ranks or nodes with one another" if len(run.heard) > 1 else ""
+    kinds = run.kinds()
+    parts = [unit for unit in run.heard if kinds.get(unit) not in ("log", None)]
+    own = f"its {len(parts)} ranks or nodes with one another" if len(parts) > 1 else ""
     if good is not None:
         runs = f"the good run {good.label}".rstrip() + f" ({good.lines:,} lines)"
     else:

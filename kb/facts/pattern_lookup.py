@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
-from kb.facts.pattern_tests import exception_test, fits, line_passes, searches, structure_test
+from kb.facts.pattern_tests import exception_test, fits, line_passes, searches, slashed, structure_test
 from kb.facts.signals import PatternResult, Signal
 from kb.model import Resource, Structure
 from kb.parsers.logs.recoveries import quoted
@@ -324,7 +324,7 @@ class PatternLookup:
             return False
         if where.last_frame is not None:
             return any(
-                searches(where.last_frame, str(exception.fields.get("last_frame") or ""))
+                searches(where.last_frame, slashed(str(exception.fields.get("last_frame") or "")))
                 for exception in facts.exceptions
                 if structure_start(exception) <= signal.offset < exception.end
             )

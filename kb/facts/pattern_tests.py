@@ -47,9 +47,11 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
     def judge(structure: Structure) -> Mapping[str, str] | None:
         kind, message = str(structure.fields.get("type") or ""), str(structure.fields.get("message") or "")
         last, frames = str(structure.fields.get("last_frame") or ""), str(structure.fields.get("frames") or "")
+        shown_last = last
+        last, frames = slashed(last), slashed(frames)
         if not _is_kind(test, kind):
             return None
-        captures = {"type": kind, "message": message[:200], "last_frame": last}
+        captures = {"type": kind, "message": message[:200], "last_frame": shown_last}
         if test.message is not None:
             try:
                 match = compiled(test.message).search(message)
@@ -68,6 +70,11 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
         return captures
 
     return _classified(judge) if test.classified else judge
+
+
+def slashed(frames: str) -> str:
+    """Return frames with the separators of Unix, in which rules name files whatever the system of the run."""
+    return frames.replace("\\", "/")
 
 
 def _is_kind(test: ExceptionTest, kind: str) -> bool:

@@ -75,6 +75,7 @@ _SHAPES = (
 )
 _OF_FILES = frozenset({"data_error", "checkpoint_load", "external_network"})
 _WARNS = lazy_compile(r"(?i)\bwarn|\bskip|\bignor")
+_LOCAL = lazy_compile(r"\[Errno (?:1|2|13)\]|os error 13")  # what the file system of the node refuses, not a hub
 _OF_HUBS = frozenset({"external_network", "access_denied", "checkpoint_load"})
 
 
@@ -85,7 +86,8 @@ def named_beside(ranked: Ranked, facts: Facts, told: str) -> Iterator[str]:
     message = f"{first.line}\n{first.captures.get('message', '')}"[:_MESSAGE]
     own = f"{told}\n{message[:_SHOWN]}"
     lines = [line[:_LINE] for line in _beside(ranked, facts)]
-    models = [] if fault not in _OF_HUBS or _repositories([own]) else list(_repository(ranked, facts, message, lines))
+    asked_hub = fault in _OF_HUBS and not _LOCAL.search(message)
+    models = list(_repository(ranked, facts, message, lines)) if asked_hub and not _repositories([own]) else []
     for kind in _SHAPES:
         if fault in kind.faults and not (models and kind.shape is _HOST):
             yield from _only(kind, told, own, message, lines if kind.warned else _calm(lines))

@@ -14,7 +14,7 @@ from kb.regex.lazy import lazy_compile
 # what a compiler wrote for one run: nobody can open it afterwards, and no line of it is to be fixed
 _GENERATED = r"[/\\]torchinductor_?[^/\\]{0,60}[/\\]|[/\\]\.?triton[/\\]cache[/\\]|[/\\](?:torch_compile_debug|inductor_cache)[/\\]"
 LIBRARY = lazy_compile(
-    r"(?:site|dist)-packages[/\\]|/lib(?:64)?/python3|\\[Ll]ib\\[^\\]{1,60}\.py:\d|^<|[/\\](?:bin|Scripts)[/\\][^/\\]{1,60}:\d|/opt/conda/lib/|\.pyx:\d"
+    r"(?:site|dist)-packages[/\\]|/lib(?:64)?/python3|\\[Ll]ib\\[^\\]{1,60}\.py:\d|^<|[/\\](?:bin|Scripts)[/\\][^/\\]{1,60}:\d|/opt/conda/lib/|\.(?:pyx|pxi|pxd):\d|^stringsource:\d"
     rf"|{_GENERATED}"
 )
 # without a function: where the source that a SyntaxError is about stands

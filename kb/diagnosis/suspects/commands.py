@@ -26,7 +26,7 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
     "<file>": "the file that the traceback leads to",
     "<file.so>": "the library that the message names",
     "<head>": "the address of Ray's head node",
-    "<host>": "the host that the message names",
+    "<host>": "the name that could not be resolved",
     "<hostfile>": "the launcher's host file",
     "<id>": "the ID of the nodes' security group",
     "<image>": "the job's container image",

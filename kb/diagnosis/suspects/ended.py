@@ -10,7 +10,7 @@ from kb.diagnosis.suspects.claims import WAITING_FAULTS, waits_for_others
 from kb.diagnosis.suspects.launcher import EXIT_SIGNALS, of_device
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.suspects.ranking import with_scores
-from kb.diagnosis.suspects.sighting import FIRST_ENDED, NOT_STOPPED, OWN_GPU
+from kb.diagnosis.suspects.sighting import BY_LAUNCHER, FIRST_ENDED, NOT_STOPPED, OWN_GPU
 from kb.facts.circumstances import RunCircumstances
 from kb.facts.topology import Place
 from kb.model import Resource, Scalar
@@ -42,7 +42,7 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
     if len({found[1] for signal in best.signals for found in _WORKER.finditer(signal.line)}) > 1:
         return ()  # workers of several processes
     ended = _task(best, layout) or _local(_numbered(best, layout), layout)
-    why = NOT_STOPPED
+    why = NOT_STOPPED if _others_stopped(layout) else BY_LAUNCHER
     if ended is not None and ended.local is not None:
         why = FIRST_ENDED
     elif ended is None:
@@ -128,7 +128,10 @@ def _of_devices(best: Finding, layout: JobLayout) -> Iterator[Place]:
 
 def _others_stopped(layout: JobLayout) -> bool:
     """Whether the launcher stopped processes that had not failed."""
-    return any(item.fields.get("from") == "agent" for _, item in layout.facts.structures("signal"))
+    facts = layout.facts
+    return any(item.fields.get("from") == "agent" for _, item in facts.structures("signal")) or any(
+        item.fields.get("signal") in _STOPPED for _, item in facts.structures("launcher_exit")
+    )
 
 
 def _signal(code: Scalar) -> str:

@@ -58,3 +58,15 @@ def test_a_wrapped_sentence_of_an_exception_is_read_as_one(message, expected):
     raised = Structure("exception", 0, 0, "", {"type": "PositionError", "message": message})
     test = exception_test(ExceptionTest(message="asks for position .{1,12} but the rotary table ends"))
     assert (test(raised) is not None) is expected
+
+
+def test_files_of_windows_are_named_as_those_of_unix():
+    """A rule names a file once, and reports show the frame as the log has it."""
+    frames = "C:\\work\\fit.py:3 in main\nC:\\py\\lib\\multiprocessing\\spawn.py:126 in _main"
+    fields = {"type": "EOFError", "message": "", "frames": frames, "last_frame": frames.rpartition("\n")[2]}
+    raised = Structure("exception", 0, 0, "", fields)
+
+    found = exception_test(ExceptionTest(last_frame=r"multiprocessing/spawn\.py"))(raised)
+    assert found is not None
+    assert found["last_frame"] == fields["last_frame"]
+    assert exception_test(ExceptionTest(not_frame=r"/spawn\.py"))(raised) is None

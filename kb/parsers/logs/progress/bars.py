@@ -22,6 +22,9 @@ _NO_TRAINING = lazy_compile(
     rb"(?i)load|download|fetch|generat|token|map(?![a-z])|filter|convert|extract|process(?!\w*\))|comput|captur|shard|resolv|saving|cache|sampling|concat"
     rb"|compil|profil|calibrat|quanti[sz]|auto-?tun|warm-?up (?:step|iter|batch|run)|embedding|encod|packing|infer(?:ence|ring)|decod|scor(?:e|ing)|denois|predict|verify|indexing"
 )
+_IN_BRACKETS = lazy_compile(
+    rb"\[([A-Za-z_-]{2,40}(?: [A-Za-z_-]{1,40}){1,6})\]$"
+)  # words alone, not what ends another bar
 _NO_STEPS = 5000.0  # per second; what a bar without a label counts so fast are records
 _BAR = lazy_compile(
     rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})(?:\.\d{1,6})?"
@@ -112,6 +115,9 @@ def _yolo_point(row: re.Match[bytes], offset: int) -> ProgressPoint:
 
 
 def _is_training(label: bytes) -> bool:
+    named = _IN_BRACKETS.search(label)
+    if named is not None:
+        return _is_training(named[1])
     if label.endswith((b"]", b"}")):  # the end of another bar or dict, so this bar has no label
         return True
     words = [word for word in _WORD.findall(label.lower()) if word not in _NO_WORDS]

@@ -90,3 +90,9 @@ def test_a_generated_file_is_no_place_in_the_code(file: str) -> None:
         place(OWN, f"{SITE}/torch/_inductor/output_code.py:404 in __call__", f"/{file}:160 in call")
         == "srv/lm/tune.py:88 in main"
     )
+
+
+@pytest.mark.parametrize("file", ["frames/_libs/table.pxi", "frames/_libs/index.pyx", "stringsource"])
+def test_the_source_of_a_compiled_library_is_no_place_in_the_runs_code(file: str) -> None:
+    """Its path is relative, without the folder of the packages."""
+    assert place(OWN, f"{SITE}/frames/core.py:9 in get", f"{file}:26 in frames.lookup") == "srv/lm/tune.py:88 in main"

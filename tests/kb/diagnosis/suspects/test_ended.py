@@ -61,6 +61,10 @@ def _number(item: Suspect) -> int | str | None:
     return f"local {item.local_rank}" if item.rank is None and item.local_rank is not None else item.rank
 
 
+def _evidence(text: str) -> Evidence:
+    return Evidence(Job(), streams=(scanned(text, BOOK, ref("logs/train.log")),))
+
+
 def suspects_of(evidence: Evidence) -> tuple[Suspect, ...]:
     """The suspects of the first diagnosis."""
     return diagnose(evidence, BOOK).diagnoses[0].suspects
@@ -171,3 +175,14 @@ def test_gpus_of_an_unknown_node_are_named_by_their_addresses() -> None:
 
 def _addresses(*logs: StreamSummary) -> list[str]:
     return [item.gpu.pci or "" for item in suspects_of(Evidence(Job(), streams=logs)) if item.gpu]
+
+
+def test_nobody_is_said_to_have_been_stopped_if_the_launcher_stopped_nobody() -> None:
+    """The launcher may report one process of a thousand."""
+    alone = suspects_of(_evidence("srun: error: cn-a1: task 3: Exited with exit code 1\n" + KEY))
+    stopped = "srun: error: cn-a1: task 3: Exited with exit code 1\nsrun: error: cn-a1: tasks 0-2: Terminated\n"
+
+    assert not any("did not stop" in item.why for item in alone)
+    assert [item.why for item in suspects_of(_evidence(stopped + KEY))] == [
+        "the only one that the launcher did not stop"
+    ]

@@ -791,6 +791,9 @@ def test_bars_redrawn_on_one_line_are_read_one_by_one() -> None:
         (b"Rollout generation: ", False),
         (b"Loading train steps: ", False),
         (b"Capturing CUDA graph shapes: ", False),
+        (b"[running kmeans]: ", False),
+        (b"[train loop]: ", True),
+        (b"[node 3]: ", True),
     ],
 )
 def test_a_bar_counts_where_its_label_says_so(label: bytes, is_progress: bool) -> None:
