@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.rulebase.rule import ActionWord, FaultClass, Name, Pattern, Rule, Rulebook
-from kb.scanning.matcher import HyperscanMatcher
+from kb.scanning.matcher import Hit, HyperscanMatcher, Matcher, ScanPattern
 from kb.scanning.plan import ScanPlan
 from kb.scanning.plan_builder import plan
 from kb.scanning.scanner import scan
@@ -74,18 +75,47 @@ BOOK = rulebook(OOM, CLOSED, ANCHORED)
 PLAN = plan(BOOK)
 
 
-_PREPARED: dict[int, tuple[Rulebook, ScanPlan, HyperscanMatcher]] = {}  # the book is kept, so that its id stays its own
+_PREPARED: dict[int, tuple[Rulebook, ScanPlan, Matcher]] = {}  # the book is kept, so that its id stays its own
 
 
-def prepared(book: Rulebook) -> tuple[ScanPlan, HyperscanMatcher]:
+def prepared(book: Rulebook) -> tuple[ScanPlan, Matcher]:
     """Plan and compiled engine of a book, made once."""
     if id(book) not in _PREPARED:
         what = plan(book)
-        _PREPARED[id(book)] = (book, what, HyperscanMatcher(what.patterns))
+        _PREPARED[id(book)] = (book, what, SharingMatcher(what.patterns))
     return _PREPARED[id(book)][1:]
 
 
-def matcher() -> HyperscanMatcher:
+class SharingMatcher:
+    """Hyperscan in two parts: what each plan searches for, compiled once, and the rest. Compiling both takes a hundred times longer."""
+
+    name = "hyperscan"
+
+    def __init__(self, patterns: Sequence[ScanPattern]) -> None:
+        (shared, engine), at = _shared(), {pattern: index for index, pattern in enumerate(patterns)}
+        self._parts: list[tuple[list[int], Matcher]] = [([at[pattern] for pattern in shared], engine)]
+        if own := [pattern for pattern in patterns if pattern not in shared]:
+            self._parts.append(([at[pattern] for pattern in own], HyperscanMatcher(own)))
+
+    def hits(self, block: bytes) -> list[Hit]:
+        """See `Matcher.hits`."""
+        return [(numbers[index], at) for numbers, part in self._parts for index, at in part.hits(block)]
+
+    def lines(self, block: bytes) -> tuple[list[Hit], dict[int, list[int]]]:
+        """See `Matcher.lines`."""
+        return self.hits(block), {}
+
+    def dump(self) -> None:
+        """Return None: it is compiled in two parts."""
+
+
+@cache
+def _shared() -> tuple[tuple[ScanPattern, ...], HyperscanMatcher]:
+    patterns = plan(rulebook()).patterns
+    return patterns, HyperscanMatcher(patterns)
+
+
+def matcher() -> Matcher:
     """The compiled engine for PLAN, made once."""
     return prepared(BOOK)[1]
 
