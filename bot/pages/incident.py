@@ -17,7 +17,7 @@ from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
 from bot.policy.console_links import ConsoleLink
 from bot.render import decisions, phrases, text_format
-from bot.render.headline import Tone, explanation, headline, key_lines, tone
+from bot.render.headline import Tone, at_fault, explanation, headline, key_lines, tone
 from bot.render.pictures import curves_svg, heat_svg, timeline_svg
 from bot.render.pictures.timeline_words import alt_text
 from bot.render.report_json import iso
@@ -136,6 +136,7 @@ def incident_page(
         refuted=bool(cause) and wrong,
         confirmed=bool(cause) and not wrong and any(cause == words.title(item.fault) for item in first[:1]),
         what=explanation(report),
+        at_fault=at_fault(report),
         key=key_lines(report),
         step=next((step for item in report.diagnoses[:1] for step in item.remediation[:1]), None),
         job=job,

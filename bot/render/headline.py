@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bot.render.decisions import unfailed
 from bot.render.excerpt import code_in, condensed, excerpt
-from bot.render.phrases import group_text, source
+from bot.render.phrases import group_text, source, suspected, suspects_label
 from bot.render.text_format import few, shown
 from kb.regex.lazy import lazy_compile
 from kb.report import ONE_END, REPORTED, WAITING
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Tone = Literal["alarm", "watch", "calm"]
 
-_RANKS = ("Rank ", "Ranks ")  # titles of rules that say what one rank does, or several do, begin so
+_RANKS = ("Rank", "Ranks")  # titles of rules that say what one rank does, or several do, begin so
+_PAST = frozenset({"called", "missed", "never", "ran", "timed"})  # the same for one rank and for several
 _SUSPECT = "Suspect "
 _ARTICLES = ("A", "An", "The")
 _OTHER_DEVICES = lazy_compile(r"\b(?:Intel|XPU|NPU|TPU|Gaudi|Neuron|Ascend|AMD|HIP|ROCm|MPS)\b")  # than NVIDIA's
@@ -35,9 +36,10 @@ def headline(report: Report) -> str:
     who = culprit(first)
     if not who:
         return f"{first.title}{_elsewhere(first)}"
-    for word in _RANKS:
-        if who.startswith(word) and first.title.startswith(word):
-            return f"{who} {first.title.removeprefix(word)}"
+    subject, _, does = first.title.partition(" ")
+    number = who.partition(" ")[0]
+    if number in _RANKS and (subject == number or (subject in _RANKS and does.partition(" ")[0] in _PAST)):
+        return f"{who} {does}"
     if who.startswith(_SUSPECT):  # the lines are those of others
         return f"{first.title} ({who[:1].lower()}{who[1:]})"
     article, _, rest = first.title.partition(" ")
@@ -136,6 +138,16 @@ def _quotes_others(diagnosis: Diagnosis) -> bool:
     writers = [item.rank for item in diagnosis.evidence if item.rank is not None]
     writers = writers[:1] if diagnosis.role == "symptom" else writers
     return bool(writers) and {suspect.rank for suspect in diagnosis.suspects}.isdisjoint(writers)
+
+
+def at_fault(report: Report) -> list[tuple[str, str]]:
+    """Return what or who is at fault, and how sure that is, each with its label; nothing of a report without a cause."""
+    first = report.diagnoses[0] if report.verdict in ("fault", "no_match") and report.diagnoses else None
+    if first is None:
+        return []
+    culprit = first.lies_in or suspected(first.suspects)
+    label = "At fault" if first.lies_in else suspects_label(first)
+    return [*([(label, culprit)] if culprit else []), ("Confidence", first.band)]
 
 
 def tone(report: Report) -> Tone:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.render import decisions, phrases, text_format
-from bot.render.headline import explanation, key_lines
+from bot.render.headline import at_fault, explanation, key_lines
 from bot.render.headline import headline as cause_and_culprit
 from bot.render.text_format import few, joined, many
 from bot.slack.blocks.builders import clocked, mention, moment, note, paragraph, preformatted, rich, words
@@ -85,15 +85,11 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
 
 def _at_fault(report: Report) -> list[Json]:
     """Return what or who is at fault, and how sure that is, on one line."""
-    first = report.diagnoses[0] if report.verdict in ("fault", "no_match") and report.diagnoses else None
-    if first is None:
-        return []
-    who = phrases.suspected(first.suspects) if not first.lies_in else ""
-    label = "At fault" if first.lies_in else phrases.suspects_label(first)
-    culprit = first.lies_in or who
-    named = [*words(label, bold=True), *words(f" {text_format.cut(culprit, NAME * 3)}", NAME * 4)] if culprit else []
-    sure = [*words("Confidence", bold=True), *words(f" {first.band}", NAME)]
-    return [*named, *(words(" · ") if named else []), *sure]
+    parts: list[Json] = []
+    for label, text in at_fault(report):
+        shown = text_format.cut(text, NAME * 3)
+        parts += [*(words(" · ") if parts else []), *words(label, bold=True), *words(f" {shown}", NAME * 4)]
+    return parts
 
 
 def decision_reason(report: Report) -> list[Json]:
