@@ -81,6 +81,9 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "good_step": (),
     "bad_step": (),
     "nan_step": (),  # the first without a finite loss
+    "norm": ("broke",),  # of the gradient norm, where the loss says nothing; with its two steps
+    "good_norm": (),
+    "bad_norm": (),
     "loss_course": (),  # the values of the loss that show how it broke, such as "0.21 at step 56, nan at step 63"
     "last_loss": (),
     "last_step": (),

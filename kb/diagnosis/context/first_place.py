@@ -21,11 +21,12 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
     best, first = ranked.best, ranked.best.first
     pid, told = first.resource.pid, first.kind in LAUNCHER_KINDS
     place = own_frame(first, facts) if asked & {"frame", "calls"} else CodePlace()
+    frame, calls = (place.caller, True) if place.caller and "raising" in asked else (place.frame, place.calls)
     found = {
         "log": "" if told else facts.streams[first.stream].summary.ref.uri,
         "pid": str(pid) if pid is not None else "",
-        "frame": place.frame,
-        "calls": "yes" if place.calls else "",
+        "frame": frame,
+        "calls": "yes" if calls else "",
         "raising": raising_frame(first, facts) if "raising" in asked else "",
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }

@@ -18,14 +18,23 @@ def of_losses(first: Signal, facts: Facts) -> Mapping[str, str]:
 
     `loss`: how it broke, "never_finite" (no finite value before), "exploded" (finite, and out of all proportion before) or
     "broke"; `good_step` and `bad_step`: the logged steps between which it broke; `nan_step`: the first that is not finite;
-    `loss_course`: the values that show it; `last_loss` and `last_step`: the end.
+    `loss_course`: the values that show it; `last_loss` and `last_step`: the end. Where the loss did not break, `norm`,
+    `good_norm` and `bad_norm` say how the gradient norm did.
     """
     losses = _losses(first, facts)
-    if not losses:
-        return {}
-    last = losses[-1]
-    found = {"last_loss": f"{last.loss:.5g}", "last_step": _step(last), **_broken(losses)}
+    broken = _broken(losses) if losses else {}
+    end = {"last_loss": f"{losses[-1].loss:.5g}", "last_step": _step(losses[-1])} if losses else {}
+    found = {**end, **(broken or _broken_norms(first, facts))}
     return {name: value for name, value in found.items() if value}
+
+
+def _broken_norms(first: Signal, facts: Facts) -> Mapping[str, str]:
+    """Return between which steps the gradient norm broke in the log of a signal; nothing if it never or always was finite."""
+    norms = [point for point in facts.streams[first.stream].points if point.grad_norm is not None]
+    finite = [at for at, point in enumerate(norms) if math.isfinite(point.grad_norm or 0.0)]
+    if not finite or finite[-1] == len(norms) - 1:
+        return {}
+    return {"norm": "broke", "good_norm": _step(norms[finite[-1]]), "bad_norm": _step(norms[finite[-1] + 1])}
 
 
 def _losses(first: Signal, facts: Facts) -> list[ProgressPoint]:

@@ -63,16 +63,22 @@ def named_objects(ranked: Ranked, facts: Facts, told: str) -> str:
 def _own_code(best: Finding, facts: Facts, told: str) -> str:
     """Return the place in the code that the tracebacks of a finding point at, and whose package it calls."""
     raised = [signal for signal in best.signals[:_FEW] if signal.kind in ("line", "exception")]
-    places = {place for signal in raised if (place := own_frame(signal, facts).frame)}
+    places = {place.frame: place for signal in raised if (place := own_frame(signal, facts)).frame}
     if len(places) != 1:
         return ""
-    [frame], packages = places, {package for signal in raised if (package := _called(signal, facts))}
+    [place], packages = places.values(), {package for signal in raised if (package := _called(signal, facts))}
     package = packages.pop() if len(packages) == 1 else ""
-    file = re.split(r"[/\\]", frame.partition(" in ")[0])[-1]
-    if file in told:
+    if _is_named(place.frame, told):
+        return f"The line is `{place.source}`." if place.source and place.source not in told else ""
+    if place.caller and _is_named(place.caller, told):
         return ""
     calls = f", calling {package}" if package and package not in told and best.fault.id in _OF_SERVICES else ""
-    return f"The code was at {frame}{calls}."
+    return f"The code was at {place.frame}{calls}{f': `{place.source}`' if place.source else ''}."
+
+
+def _is_named(frame: str, told: str) -> bool:
+    """Whether a text names the file of a frame."""
+    return re.split(r"[/\\]", frame.partition(" in ")[0])[-1] in told
 
 
 def _reported_at(best: Finding, facts: Facts) -> str:

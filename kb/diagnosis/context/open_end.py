@@ -5,6 +5,7 @@ It claims no end: it says how far the run came, and what its logs end with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from kb.facts.job_facts import Facts
@@ -46,7 +47,20 @@ def open_end(done: Progress, facts: Facts) -> str:
         return f"its logs end with a save{reached}, and show neither an error nor what came next"
     if step is not None:
         of = f" of {total}" if total else ""
-        return f"its steps end at {step}{of} without an error, so it still runs, or was stopped without a message{_age(done, facts)}"
+        return f"its steps end at {step}{of}{_broken(streams, step)} without an error, so it still runs, or was stopped without a message{_age(done, facts)}"
+    return ""
+
+
+def _broken(streams: Sequence[StreamFacts], step: int) -> str:
+    """Return which number of the last step is not finite, as part of a sentence; empty if all are."""
+    last = [point for stream in streams for point in stream.points[-1:] if point.step == step]
+    for words, values in (
+        ("a loss", [point.loss for point in last]),
+        ("a gradient norm", [point.grad_norm for point in last]),
+    ):
+        bad = next((value for value in values if value is not None and not math.isfinite(value)), None)
+        if bad is not None:
+            return f", with {words} of {bad} but"
     return ""
 
 

@@ -31,6 +31,7 @@ _LOOP = lazy_compile(
     r"_?(?:inner_)?(?:train(?:ing)?(?:_loop|_step)?|fit|evaluate|predict|map|_map_single|learn)|_inner_training_loop"
 )
 _LOOKS_UP = lazy_compile(r"__(?:getattr|getattribute|getitem|missing)__")
+_MESSAGE = lazy_compile(r", ?\(?[frb]{0,2}[\"'].*")  # of an assertion, behind what it checks
 _DEEP = 4  # frames of other libraries below, from which on the run's own line does not show what failed
 _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown
@@ -46,8 +47,12 @@ class ParsedFrames(NamedTuple):
     def place(self) -> re.Match[str]:
         """The own frame; if that only starts a trainer's loop or is far from what failed, the library's frame that failed."""
         called = [frame for frame in self.below if not _RUNTIME.search(frame[0])]
-        loops = any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in self.below)
-        return called[-1] if called and (loops or len(called) >= _DEEP) else self.own
+        return called[-1] if called and (self.loops or len(called) >= _DEEP) else self.own
+
+    @property
+    def loops(self) -> bool:
+        """Whether the own frame only starts a loop of a library, so that its line says nothing of what failed."""
+        return any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in self.below)
 
     @property
     def calls(self) -> bool:
@@ -57,10 +62,16 @@ class ParsedFrames(NamedTuple):
 
 
 class CodePlace(NamedTuple):
-    """A place in the code, as `folder/file.py:12 in function`; `calls`: what failed lies in what it calls, not in its own line."""
+    """A place in the code, as `folder/file.py:12 in function`, with the line of the program there, if the traceback shows it.
+
+    `calls`: what failed lies in what it calls, not in its own line. `caller`: of a library's place, the run's own line
+    that called the library.
+    """
 
     frame: str = ""
     calls: bool = False
+    source: str = ""
+    caller: str = ""
 
 
 def own_frame(signal: Signal, facts: Facts) -> CodePlace:
@@ -69,8 +80,12 @@ def own_frame(signal: Signal, facts: Facts) -> CodePlace:
     own = exceptions_at(signal, facts)
     if any(item.fields.get("chained") == "cause" for item in own):  # raised again; the first of the chain says where
         own = [*(item for item in raised if item.fields.get("chain") == 0 and _beside(item, own[0])), *own]
-    found = next(filter(None, map(frames_of, own)), None)
-    return CodePlace() if found is None else CodePlace(_shown(found.place), found.calls)
+    found = next(((parts, item) for item in own if (parts := frames_of(item)) is not None), None)
+    if found is None:
+        return CodePlace()
+    parts, item = found
+    caller = _shown(parts.own) if parts.place is not parts.own and not parts.loops else ""
+    return CodePlace(_shown(parts.place), parts.calls, _source_of(parts.place, item), caller)
 
 
 def first_frame(signal: Signal, facts: Facts) -> str:
@@ -111,6 +126,15 @@ def frames_of(exception: Structure) -> ParsedFrames | None:
     frames = [frame for line in lines if (frame := _FRAME.fullmatch(line))]
     own = next((at for at in reversed(range(len(frames))) if not LIBRARY.search(frames[at][0])), None)
     return None if own is None else ParsedFrames(frames[own], frames[own + 1 :])
+
+
+def _source_of(frame: re.Match[str], exception: Structure) -> str:
+    """Return the line of the program that a traceback shows below a frame, without its message; empty if that is all."""
+    shown = (line.partition("\t") for line in str(exception.fields.get("sources") or "").splitlines())
+    source = next((source for place, _, source in shown if place == frame[0]), "")
+    if source.startswith("raise"):
+        return ""
+    return _MESSAGE.sub("", source) if source.startswith("assert ") else source
 
 
 def shown_frame(frame: str) -> str:

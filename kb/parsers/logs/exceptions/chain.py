@@ -95,6 +95,8 @@ def to_structures(
             "chained": relation,
             "has_traceback": "yes" if item.frames else "no",
         }
+        if item.sources:
+            fields["sources"] = "\n".join("\t".join(pair) for pair in item.sources)
         when = prefix.time if own.time is None else own.time
         said = text(plain(line))
         own_words = _OF_NPU.match(window, item.end) or _OF_MESSAGE.match(item.message)

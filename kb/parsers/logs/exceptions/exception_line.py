@@ -50,7 +50,7 @@ _NATIVE_RECORD = lazy_compile(rb"(?:\[[\w:-]{1,40}\][: ]{0,2})?\[(?:rank)?\d{1,6
 
 @dataclass(frozen=True, slots=True)
 class RaisedException:
-    """A parsed exception line: position, message, context."""
+    """A parsed exception line: position, message, context. `sources`: frames with their lines of the program."""
 
     offset: int
     end: int
@@ -59,6 +59,7 @@ class RaisedException:
     message: bytes
     frames: tuple[str, ...] = ()
     original_follows: bool = False
+    sources: tuple[tuple[str, str], ...] = ()
 
 
 def match_exception(rest: bytes, *, after_frame: bool) -> tuple[bytes, bytes, bytes] | None:
@@ -155,4 +156,4 @@ def read_exception(
     quoted = _ORIGINAL in following or (message.endswith(b":") and following.startswith(HEADER))
     traced = following.lstrip().startswith(b"from user code:")
     all_frames = frames.kept() + (_user_code(window, behind, voice) if traced else ())
-    return RaisedException(start, end, module, name, message, all_frames[-MAX_FRAMES:], quoted)
+    return RaisedException(start, end, module, name, message, all_frames[-MAX_FRAMES:], quoted, frames.sourced())

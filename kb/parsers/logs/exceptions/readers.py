@@ -160,8 +160,8 @@ def _frames_before(window: bytes, at: int, told: Callable[[bytes], bytes | None]
 
     `told`: the text of a line; None if another process wrote it.
     """
-    found: list[str] = []
-    top = at
+    found: list[tuple[str, bytes]] = []  # frames with the line below each, innermost first
+    top, below = at, b""
     for _ in range(4 * MAX_FRAMES):
         above = line_start(window, top - 1) if top > 0 else -1
         rest = told(line_at(window, above)[0]) if above >= 0 else None
@@ -175,8 +175,14 @@ def _frames_before(window: bytes, at: int, told: Callable[[bytes], bytes | None]
             top = above if headed else top
             break
         top = above
-        found += [frame] if frame else []
-    return (FrameList(found=found[::-1][-MAX_FRAMES:]), top) if found else (FrameList(), at)
+        found += [(frame, below)] if frame else []
+        below = b"" if frame else rest
+    frames = FrameList()
+    for frame, source in found[MAX_FRAMES - 1 :: -1]:
+        frames.add(frame)
+        if source.strip():
+            frames.show(source)
+    return (frames, top) if found else (frames, at)
 
 
 def _under_frame(window: bytes, at: int, depth: int, voice: Voice) -> bool:

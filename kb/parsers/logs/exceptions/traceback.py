@@ -35,6 +35,8 @@ def read_frames(window: bytes, position: int, voice: Voice, base: int = -1) -> R
             frames.add(frame)
             near, foreign = True, 0
         elif rest is not None and (indentation(rest) > max(base, 0) or not rest.strip()):
+            if near and rest.strip():
+                frames.show(rest)
             near = near or bool(rest.strip())
         elif rest is not None and HEADER in rest:
             frames.interleaved, near = frames.interleaved + 1, False

@@ -81,6 +81,36 @@ def test_the_frame_that_raised_is_named_beside_the_line_of_the_run(base: tuple[K
     assert "at site-packages/shelf/writer.py:12 in put" in text
 
 
+def test_the_line_of_the_run_is_named_however_deep_the_library_failed(base: tuple[Knowledge, Matcher]) -> None:
+    """With the line of the program; the message of an assertion is not repeated, and a loop's own line says nothing."""
+    site = "/opt/env/lib/python3.11/site-packages/scores"
+    deep = "".join(f'  File "{site}/{name}.py", line 7, in {name}\n    go()\n' for name in "abcd")
+    own = 'Traceback (most recent call last):\n  File "/srv/fit/rate.py", line 29, in rate\n    return score(a, b)\n'
+    error = "AttributeError: 'Shelf4' object has no attribute 'rows'\n"
+    text = words(report(base, train=own + deep + error))
+    looped = words(report(base, train=own + deep.replace("in a", "in fit") + error))
+
+    assert "Open srv/fit/rate.py:29 in rate; what it calls raised the error, at scores/d.py:7 in d" in text.replace(
+        "site-packages/", ""
+    )
+    assert "Open srv/fit/rate.py" not in looped
+    check = own.replace("return score(a, b)", 'assert a <= b, f"{a} is above {b}"') + "AssertionError: 9 is above 4\n"
+    assert "The line is `assert a <= b`." in words(report(base, train=check))
+
+
+def test_the_steps_between_which_the_gradient_norm_broke_are_named(base: tuple[Knowledge, Matcher]) -> None:
+    """Where the loss, if it is logged at all, stays finite."""
+    text = "".join(
+        f" iteration {n:8d}/    9000 | consumed samples: {n * 8:12d} | elapsed time per iteration (ms): 900.0 | "
+        f"learning rate: 1.0E-04 | global batch size:     8 | loss scale: 1.0 | grad norm: {1.5 if n < 41 else 'nan'} |\n"
+        for n in range(1, 90)
+    )
+    told = words(report(base, train=text))
+
+    assert "The gradient norm is NaN or infinite after step 40." in told
+    assert "between the logged steps 40 and 41" in told
+
+
 def test_the_worker_that_tensorflow_waited_for_is_named(base: tuple[Knowledge, Matcher]) -> None:
     """The lines below the one that aborts name the remote end; without them, it is said how to find it."""
     abort = "2024-02-03 04:05:06.7: E tensorflow/core/x.cc:2] BaseCollectiveExecutor::StartAbort DEADLINE_EXCEEDED: Deadline\n"

@@ -39,6 +39,10 @@ def paddle(last: int, total: int) -> str:
     ("text", "told"),
     [
         (steps(20, 500), "its steps end at 20 of 500 without an error, so it still runs, or was stopped"),
+        (
+            steps(20, 500).rpartition("1.5E+00")[0] + "nan |\n",
+            "its steps end at 20 of 500, with a loss of nan but without an error",
+        ),
         (paddle(20, 20), "it reached its last step, 20 of 20, and no error follows, but its own end is not logged"),
         (steps(20, 500) + "saving model to out/last.pt\n", "its logs end with a save after step 20"),
         ("epoch 1/9 loss 0.3\nepoch 9/9 loss 0.2\n", "its logs end in the last epoch, 9 of 9"),

@@ -28,6 +28,21 @@ def trace(exception, *functions, prefix="", path="/opt/run/fit.py"):
     return "".join(f"{prefix}{line}\n" for line in [*lines, exception])
 
 
+def test_the_programs_own_lines_are_kept():
+    """With or without the header; not those of installed packages, and none where two tracebacks are interleaved."""
+    own = '  File "/srv/fit.py", line 3, in load\n    rows = read(path)\n           ^^^^^^^^^^\n'
+    site = '  File "/opt/lib/python3.11/site-packages/rows/io.py", line 9, in read\n    return parse(handle)\n'
+    header, end = "Traceback (most recent call last):\n", "ValueError: 7 columns\n"
+    expected = "/srv/fit.py:3 in load\trows = read(path)"
+
+    assert one(READERS, header + own + site + end, "traceback").fields["sources"] == expected
+    assert one(READERS, own + site + end, "exception_line").fields["sources"] == expected
+    other = own.replace("line 3", "line 8").replace("read(path)", "draw(path)")
+    pairs = zip(own.splitlines(keepends=True), other.splitlines(keepends=True), strict=True)
+    mixed = structures(READERS, header + header + "".join(a + b for a, b in pairs) + end + end, "traceback")
+    assert ["sources" in found.fields for found in mixed] == [False, False]
+
+
 def test_plain_traceback():
     """A traceback gives type, module, message, frames outermost first, and the position of its exception line."""
     text = "epoch 3\n" + trace("torch.cuda.OutOfMemoryError: CUDA out of memory.", "<module>", "step", "forward")
