@@ -19,7 +19,10 @@ from kb.facts.signals import Signal
 def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
     """Return those words that are asked for of the first line of a finding: what it states, its log, process and frame."""
     best, first = ranked.best, ranked.best.first
-    pid, told = first.resource.pid, first.kind in LAUNCHER_KINDS
+    pid = first.resource.pid
+    told = (
+        first.kind in LAUNCHER_KINDS and sum(1 for _ in facts.of_kind("job")) > 1
+    )  # the rank may have a log of its own
     place = own_frame(first, facts) if asked & {"frame", "calls"} else CodePlace()
     frame, calls = (place.caller, True) if place.caller and "raising" in asked else (place.frame, place.calls)
     found = {

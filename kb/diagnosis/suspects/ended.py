@@ -10,7 +10,7 @@ from kb.diagnosis.suspects.claims import WAITING_FAULTS, waits_for_others
 from kb.diagnosis.suspects.launcher import EXIT_SIGNALS, of_device
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.suspects.ranking import with_scores
-from kb.diagnosis.suspects.sighting import BY_LAUNCHER, FIRST_ENDED, NOT_STOPPED, OWN_GPU
+from kb.diagnosis.suspects.sighting import BY_LAUNCHER, FIRST_ENDED, NOT_STOPPED, OWN_GPU, OWN_NUMBER
 from kb.facts.circumstances import RunCircumstances
 from kb.facts.topology import Place
 from kb.model import Resource, Scalar
@@ -22,6 +22,7 @@ _NODE_SIZE = 16  # most processes of a job that may all be on one node
 _STOPPED = frozenset({"SIGTERM", "SIGKILL"})  # how launchers end the other processes
 # torch.multiprocessing.spawn: the process that it found ended first
 _SPAWNED = lazy_compile(r"process (\d{1,4}) terminated with (?:signal (SIG\w{1,8})|exit code (-?\d{1,6}))")
+_OF_ROLE = lazy_compile(r"\s{0,8}\[[A-Za-z_][\w-]{0,40}\d{1,4}\]:")  # torchrun's prefix: the role and the local rank
 _WORKER = lazy_compile(r"\bworker \(pid(?:\(s\))?:? ?(\d{1,9})")
 _SEVERAL_NODES = lazy_compile(
     r"(?i)(?:nnodes|num[_-]?nodes|num[_-]?machines)[\"']?[=: ]{1,3}(?:[2-9]|1\d|\d{1,4}:[2-9]|\d{1,4}:\d\d)"
@@ -46,7 +47,8 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
     if ended is not None and ended.local is not None:
         why = FIRST_ENDED
     elif ended is None:
-        ended, why = _local(_of_devices(best, layout), layout), OWN_GPU
+        ended = _local(_of_devices(best, layout), layout)
+        why = OWN_NUMBER if all(_OF_ROLE.match(signal.line) for signal in best.signals) else OWN_GPU
     if ended is None or (ended.rank is None and ended.local is None):
         return ()
     node = ended.node or layout.places.node_of(ended.rank)

@@ -152,6 +152,15 @@ def test_the_number_of_a_gpu_names_the_process_of_a_node() -> None:
     assert named(line.format(2) + line.format(3)) == [("cn-a1", None)]
 
 
+def test_what_names_a_process_is_its_gpu_or_the_prefix_of_its_lines() -> None:
+    """A launcher's prefix holds the local rank, whatever GPU the process uses."""
+    by_gpu = suspects_of(_evidence("cn-a1:71:90 [3] init.cc:9 NCCL WARN Cuda failure 'oops'\n"))
+    by_prefix = suspects_of(_evidence("[default3]: cannot use its GPU\n"))
+
+    assert [item.why for item in by_gpu] == ["its lines name the GPU with this number"]
+    assert [item.why for item in by_prefix] == ["the number that its own line gives"]
+
+
 def test_a_line_that_accuses_another_rank_names_it() -> None:
     """Not its own writer; where a line of no known process says where it happened, that rank."""
     assert named("[rank0]: cannot use its GPU: rank 3 died\n") == [(None, 3)]
