@@ -26,6 +26,7 @@ from kb.facts.run_ends import (
     of_one_process,
     save_lost,
     save_repeated,
+    stopped_on_figures,
     stops_as_asked,
 )
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
@@ -240,6 +241,10 @@ def _against(facts: Facts) -> Iterator[EndSign]:
         if saving is not None:
             yield EndSign("a save began and its end is not logged", index, saving.offset, saving.line)
         yield from _trouble_after_end(facts, index)
+        last = stream.points[-1].offset if stream.points else -1
+        lines = [(at, line) for at, line in tail_lines(stream.summary) if at > last and stopped_on_figures(line)]
+        for at, line in lines[-1:]:
+            yield EndSign("the program stopped its training", index, at, line[:_SHOWN])
         broken = turned_to_nan(head_lines(stream.summary), tail_lines(stream.summary))
         if broken is not None:
             yield EndSign(

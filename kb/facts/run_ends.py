@@ -272,6 +272,17 @@ def is_forwarded(line: str) -> bool:
     return _FORWARDED.match(line) is not None
 
 
+_ON_FIGURES = lazy_compile(
+    r"(?i)\b(?:training|run|loop|experiment)\b.{0,40}\b(?:stopp?(?:ed|ing)|abort(?:ed|ing)|terminat(?:ed|ing)|halt(?:ed|ing))\b.{0,20}"
+    r"\b(?:because|since|as|due to)\b.{0,80}(?:\btoo (?:high|large)\b|\bdiverg|\bexplod|\b(?:not |non-?)finite\b|\bnan\b)"
+)
+
+
+def stopped_on_figures(line: str) -> bool:
+    """Whether a program says that it stopped its training because of what it computed."""
+    return _ON_FIGURES.search(line[:_CUT]) is not None
+
+
 def is_fatal(line: str) -> bool:
     """Whether a line reports that an error ended the program."""
     text = line[:_CUT]

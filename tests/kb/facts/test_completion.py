@@ -54,6 +54,21 @@ def test_an_end_on_a_signal_or_of_a_wrapper_proves_nothing(how: str) -> None:
     assert not of(stream(points=steps(1, 20), structures=[ended(how=how)])).proven
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Training is stopped because the held-out loss is too high: 80.5", "unknown"),
+        ("run aborted since the loss diverged at step 20", "unknown"),
+        ("Training stopped because the patience of 5 epochs is used up", "completed"),
+        ("Training was stopped because the learning rate is too low", "completed"),
+    ],
+)
+def test_a_program_that_gives_up_on_its_figures_did_not_complete(said: str, expected: str) -> None:
+    """An early stop that was planned is an end like any other."""
+    log = stream(points=steps(1, 20))
+    assert of(tailed(log, f"{said}\nexperiment finished\n")).how == expected
+
+
 def test_an_end_in_the_last_lines() -> None:
     """It need not be a structure, but it must follow the last step."""
     log = stream(points=steps(1, 20))
