@@ -13,6 +13,7 @@ from kb.model import StreamRef
 from kb.report import EvidenceItem, Report
 
 SHOWN = 512
+BLOCK = 256 * 1024  # bytes read at once, which the processor's cache holds
 MOST = 1 << 30  # a line further into the source is not worth reading for its number
 
 
@@ -78,7 +79,7 @@ class _Lines:
         found: dict[int, int] = {}
         left = deque(offsets)
         start, lines = 0, 1
-        for block in StreamReader(self._ref(source)):
+        for block in StreamReader(self._ref(source), block=BLOCK):
             at, stop = 0, start + len(block)
             while left and left[0] < stop:
                 offset = left.popleft()

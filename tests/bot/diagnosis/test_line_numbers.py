@@ -36,7 +36,7 @@ def shown(found):
 @pytest.mark.parametrize("block", [7, 1000, 1 << 20])
 def test_line_numbers_are_counted(tmp_path, monkeypatch, pack, block):
     """First, last and any line between, in any order, in a plain and a packed file."""
-    monkeypatch.setattr(module, "StreamReader", lambda ref: StreamReader(ref, block=block))
+    monkeypatch.setattr(module, "BLOCK", block)
     (tmp_path / "a.log").write_bytes(pack(TEXT))
 
     found = shown(resolve(report(item(4711), item(1), item(5000), item(4711), item(2)), tmp_path))
@@ -48,9 +48,9 @@ def test_each_source_is_read_once(tmp_path, monkeypatch):
     """Many lines of a file cost one pass, as far as the last of them."""
     opened = []
 
-    def reader(ref):
+    def reader(ref, **how):
         opened.append(ref.uri)
-        return StreamReader(ref)
+        return StreamReader(ref, **how)
 
     monkeypatch.setattr(module, "StreamReader", reader)
     (tmp_path / "a.log").write_bytes(TEXT)
