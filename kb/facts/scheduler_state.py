@@ -41,6 +41,7 @@ _EVENTS: Mapping[str, Outcome] = {
     "time_limit": "stopped",
     "cancelled": "stopped",
     "preemption": "stopped",
+    "held": "stopped",
     "running": "running",
     "not_scheduled": "waiting",
     "requeued": "waiting",

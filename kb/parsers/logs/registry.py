@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kb.parsers.logs import (
     checkpoints,
+    condor_jobs,
     crashes,
     elastic,
     error_lines,
@@ -38,6 +39,7 @@ ALL_READERS: tuple[Reader, ...] = (
     *recoveries.READERS,
     *jobids.READERS,
     *slurm_jobs.READERS,
+    *condor_jobs.READERS,
     *error_lines.READERS,
 )
 

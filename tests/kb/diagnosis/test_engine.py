@@ -33,7 +33,7 @@ from kb.rulebase.rule import (
     Table,
     TableRow,
 )
-from kb.scanning.matcher import Hit, HyperscanMatcher
+from kb.scanning.matcher import Hit, Matcher
 from kb.scanning.scanner import scan
 from tests.support.kb_samples import CLOSED, OOM, prepared, ref, rule, rulebook, scanned
 
@@ -319,7 +319,7 @@ class Shuffled:
 
     name = "shuffled"
 
-    def __init__(self, inner: HyperscanMatcher, seed: int) -> None:
+    def __init__(self, inner: Matcher, seed: int) -> None:
         self._inner, self._chance = inner, random.Random(seed)
 
     def hits(self, block: bytes) -> list[Hit]:
