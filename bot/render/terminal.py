@@ -22,6 +22,7 @@ from bot.render.report_json import iso
 from bot.render.text_fit import fitted
 from bot.render.text_format import few, joined, many, tail
 from bot.render.text_page import LISTED, LONE_ROWS, MARGIN, OutputLine, Reading, TextPage, Weight
+from bot.render.text_wrap import last_folders
 from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:
@@ -281,7 +282,8 @@ def _evidence(page: TextPage, diagnosis: Diagnosis, quotes: int) -> None:
     telling = None if find is None else partial(find, diagnosis)
     for number, item in enumerate(kept):
         with page.weighing(Weight.MORE_EVIDENCE if number else Weight.EVIDENCE):
-            where = phrases.source(item)
+            fits = page.verbose or page.reading.rows is None
+            where = phrases.source(item) if fits else last_folders(phrases.source(item), page.width - MARGIN)
             page.field("" if number else "Evidence", where, "quiet", link=file_address(root, item.source))
             lone = len(diagnosis.evidence) == 1 and "\n" not in item.text.strip()
             page.quote(item.text, MARGIN + 2, telling, *([LONE_ROWS] if lone else []))

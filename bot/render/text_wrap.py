@@ -30,6 +30,14 @@ def wrapped(text: str, width: int) -> Iterator[str]:
         yield line
 
 
+def last_folders(place: str, width: int) -> str:
+    """Return the place of a line without the first folders of its path, so that it fits; as it is if it fits, or never would."""
+    path, between, rest = place.partition(" ")
+    parts = path.split("/")
+    shorter = (f"\N{HORIZONTAL ELLIPSIS}/{'/'.join(parts[first:])}{between}{rest}" for first in range(1, len(parts)))
+    return place if columns(place) <= width else next((text for text in shorter if columns(text) <= width), place)
+
+
 def columns(text: str) -> int:
     """Return the columns that the text takes on a terminal."""
     return len(text) if text.isascii() else sum(map(_column, text))

@@ -48,6 +48,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "frame": (),  # the innermost of the run's own code, of its exception
     "numbers": ("bad",),  # most lines before its traceback report values that are not finite
     "waits": (),  # the different collectives in which its ranks wait, such as "rank 0 in ALLGATHER (number 12), rank 1 in ..."
+    "crash_stack": ("none",),  # of crashes: no log of the job has a stack that a crash printed
     "calls": ("yes",),  # its line called what raised the exception
     "raising": (),  # the innermost frame of its exception, of whatever code
     "raised_before": (),  # the exception of a reader or worker that the line speaks of

@@ -15,6 +15,8 @@ from kb.facts.chained_exceptions import LINK, structure_start
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
 
+_STACKS = ("native_crash", "stack_dump")  # structures of what a process prints of its own crash, often with frames
+
 
 def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
     """Return those words that are asked for of the first line of a finding: what it states, its log, process and frame."""
@@ -37,6 +39,8 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         found["numbers"] = "bad" if reports_bad_numbers(first, facts) else ""
     if "waits" in asked:
         found["waits"] = different_waits(first, facts)
+    if "crash_stack" in asked:
+        found["crash_stack"] = "" if any(facts.structures(kind) for kind in _STACKS) else "none"
     if "looked_for" in asked:
         found["looked_for"] = _looked_for(first, facts)
     if asked & OF_LINE:

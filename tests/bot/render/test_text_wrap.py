@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.render.text_wrap import columns, wrapped
+from bot.render.text_wrap import columns, last_folders, wrapped
 
 PATHS = (
     "/lustre/portfolios/llm/users/somebody/2026-11-20_7b_bf16_tp4_pp2/checkpoints/iter_0004000/model_optim_rng.pt:12",
@@ -40,3 +40,12 @@ def test_other_words_break_behind_a_separator_or_anywhere():
     assert list(wrapped("9f" * 30, 40)) == ["9f" * 20, "9f" * 10]
     assert list(wrapped(f"/a/{'b' * 50}", 40)) == [f"/a/{'b' * 37}", "b" * 13]  # no line of three characters
     assert list(wrapped("训练" * 15, 40)) == ["训练" * 10, "训练" * 5]
+
+
+def test_a_place_loses_its_first_folders():
+    """Only as many as it must; one that would not even fit by its name stays whole."""
+    place = "/data/runs/job-4711/logs/train.log:44 (rank 1)"
+
+    assert last_folders(place, 60) == place
+    assert last_folders(place, 40) == "\N{HORIZONTAL ELLIPSIS}/job-4711/logs/train.log:44 (rank 1)"
+    assert last_folders(place, 12) == place

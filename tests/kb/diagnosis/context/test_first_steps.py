@@ -111,6 +111,16 @@ def test_the_steps_between_which_the_gradient_norm_broke_are_named(base: tuple[K
     assert "between the logged steps 40 and 41" in told
 
 
+def test_nobody_is_sent_to_read_a_stack_that_no_log_has(base: tuple[Knowledge, Matcher]) -> None:
+    """Of a crash that only a launcher reports; what a process prints of its own crash often has frames."""
+    told = "srun: error: node-a: task 3: Exited with exit code 139\n"
+    own = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f0 (most recent call first):\n  <no Python frame>\n"
+    without, printed = words(report(base, slurm=told)), words(report(base, slurm=told, rank_3=own))
+
+    assert "No stack of the crash was recognised in these logs" in without
+    assert "No stack of the crash" not in printed
+
+
 def test_the_worker_that_tensorflow_waited_for_is_named(base: tuple[Knowledge, Matcher]) -> None:
     """The lines below the one that aborts name the remote end; without them, it is said how to find it."""
     abort = "2024-02-03 04:05:06.7: E tensorflow/core/x.cc:2] BaseCollectiveExecutor::StartAbort DEADLINE_EXCEEDED: Deadline\n"
