@@ -23,7 +23,11 @@ from kb.parsers.logs.error_lines import message_of
 HERE: Final = Path(__file__).parent
 NONE: Final = "none"  # label of sites that are no failure of a run
 CLASSIFIED: Final = "classified-error"  # the rule whose examples carry their class in the file name
-WEAK: Final = 0.4  # weight of a label that a third reader decided
+DECIDED: Final = {
+    "both": 1.0,
+    "one": 0.5,
+    "third": 0.4,
+}  # weight of a label, by who decided: two readers, the only one, or a third
 PLACELESS: Final = 0.5  # weight of a site's copy without its place, for logs without a traceback
 INTERPRETER: Final = 6.0
 OWN_EXAMPLE: Final = 2.0
@@ -175,7 +179,7 @@ def _site(row: Mapping[str, str], label: Mapping[str, str]) -> Row:
         callers=(function,),
         handled=tuple(row["handles"].split()),
     )
-    return Row(error, label["class"], 1.0 if label["decided"] == "both" else WEAK, row["project"])
+    return Row(error, label["class"], DECIDED[label["decided"]], row["project"])
 
 
 def _table(name: str) -> Iterator[dict[str, str]]:

@@ -5,6 +5,7 @@ A word such as "retrying" above a traceback is not enough: the last attempt look
 
 from __future__ import annotations
 
+from kb.parsers.logs.error_lines import is_calm
 from kb.parsers.logs.exceptions.exception_line import HEADER
 from kb.parsers.logs.exceptions.frames import MAX_FRAMES
 from kb.parsers.logs.lines import line_at, line_start, lines_from
@@ -68,7 +69,8 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
     above = line_at(window, line_start(window, start - 1))[0][-1000:] if start > 0 else b""
     if _GUARDED.search(own) or _IGNORED.search(above) or (_FENCE.search(above) and _fenced(window, last)):
         return True
-    if _SANDBOX.search(above) or _retries_below(window, line_at(window, last)[1]):
+    below = line_at(window, last)[1]
+    if _SANDBOX.search(above) or _retries_below(window, below) or _carries_on_below(window, below):
         return True
     return _carries_on(own, above) and _calm_after(window, line_at(window, last)[1])
 
@@ -110,6 +112,14 @@ def _retries_below(window: bytes, position: int) -> bool:
         : 1 + _CALM_LINES
     ]
     return len(following) > _CALM_LINES and _RETRIES.search(following[0]) is not None
+
+
+def _carries_on_below(window: bytes, position: int) -> bool:
+    """Whether the line below an exception warns that its program does without what failed, and calm lines follow."""
+    following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()]
+    warned, rest = following[:1], following[1 : 1 + _CALM_LINES]
+    told = any(is_calm(line) and _CARRIES_ON.search(line) for line in warned)
+    return told and len(rest) == _CALM_LINES and not any(_TROUBLE_WORDS.search(line) for line in rest)
 
 
 def lines_follow(window: bytes, position: int) -> bool:

@@ -599,6 +599,16 @@ def test_line_alone_that_tells_a_way_out():
     assert [found.fields.get("lived_with") for found in alone(bare)] == [None]
 
 
+def test_a_warning_below_that_the_program_does_without():
+    """A program that warns right below the traceback that it falls back, and then works on, has survived it."""
+    raised = trace("ValueError: no column mask", "prepare")
+    warned = "2026-06-22 13:23:07 WARNING data.py: preprocessing in a child failed, falling back to this process\n"
+    steps = "".join(f"step {number} loss 2.{number}\n" for number in range(1, 9))
+    assert {found.fields.get("lived_with") for found in structures(READERS, raised + warned + steps)} == {"yes"}
+    for after in (warned, warned + "srun: error: task 0 exited\n" + steps, steps):
+        assert {found.fields.get("lived_with") for found in structures(READERS, raised + after)} == {None}
+
+
 _LEVELS = ["ERROR 09-30 11:02:03 [engine.py:77] ", "ERROR    | worker:run:31 - ", "pool.worker - ERROR - "]
 
 
