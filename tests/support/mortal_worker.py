@@ -1,6 +1,7 @@
 """A worker and a sender that kill themselves: `python -m tests.support.mortal_worker` starts runs in forked processes.
 
-It reads one order per line (JSON, `Order`) and writes one line per run (JSON, `Ended`). The product has no hooks for this: kill
+It reads one order per line (JSON, `Order`) and writes one line per run (JSON, `Ended`). A first run without a kill point runs in
+the process itself: the forks find what it has compiled. The product has no hooks for this: kill
 points are found from outside, before and after each commit of a write transaction and each HTTP call.
 """
 
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ from urllib.parse import urlsplit
 
 from tests.support.done_once import scanned_once
 from tests.support.paths import DEMO, ROOT
+from tests.support.quick_databases import statements_compiled_once
 
 APART = timedelta(minutes=2)  # by the clock of the sender, between two lives: all leases are over
 
@@ -92,7 +95,7 @@ def main() -> None:
 
     known = knowledge()
     prefilter_of(known)
-    with scanned_once():
+    with scanned_once(), statements_compiled_once():
         picture = _rehearse(known)
         # how the picture looks is not the point here
         with mock.patch("bot.slack.delivery.attachments.png", return_value=picture):
@@ -100,31 +103,56 @@ def main() -> None:
 
 
 def _serve(known: Any) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what is printed goes beside the answers
     for line in sys.stdin:
         order = Order(**json.loads(line))
         reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            os.dup2(2, 1)  # what is printed goes beside the answers
-            status = 1
-            try:
-                _live(order, known, writing)
-                status = 0
-            except BaseException:  # noqa: BLE001 - it must never run on as a second parent
-                import traceback
+        if order.number == 1 and order.die is None:
+            ended = _first(order, known, reading, writing)
+        else:
+            ended = _forked(order, known, reading, writing)
+        answers.write(json.dumps(asdict(ended)) + "\n")
+        answers.flush()
 
-                os.write(2, traceback.format_exc().encode())
-            finally:
-                os._exit(status)
-        os.close(writing)
-        with open(reading, "rb") as pipe:  # noqa: PTH123 - a file descriptor
-            points = pipe.read().decode().splitlines()
-        _, status = os.waitpid(child, 0)
-        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        error = None if killed or status == 0 else f"it ended with status {status}"
-        sys.stdout.write(json.dumps(asdict(Ended(killed, tuple(points), error))) + "\n")
-        sys.stdout.flush()
+
+def _first(order: Order, known: Any, reading: int, writing: int) -> Ended:
+    """Run in this process."""
+    import gc
+
+    with open(reading, "rb") as pipe:
+        try:
+            _live(order, known, writing)
+        finally:
+            os.close(writing)
+        points = pipe.read().decode().splitlines()
+    assert threading.active_count() == 1, "forks would lack a thread that runs here"
+    gc.freeze()
+    return Ended(False, tuple(points))
+
+
+def _forked(order: Order, known: Any, reading: int, writing: int) -> Ended:
+    """Run in a process that may kill itself."""
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        status = 1
+        try:
+            _live(order, known, writing)
+            status = 0
+        except BaseException:  # noqa: BLE001 - it must never run on as a second parent
+            import traceback
+
+            os.write(2, traceback.format_exc().encode())
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        points = pipe.read().decode().splitlines()
+    _, status = os.waitpid(child, 0)
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    error = None if killed or status == 0 else f"it ended with status {status}"
+    return Ended(killed, tuple(points), error)
 
 
 def _rehearse(known: Any) -> bytes:
@@ -277,11 +305,16 @@ def _watched(point: Callable[[str], None]) -> Iterator[None]:  # noqa: C901 - si
     event.listen(Engine, "after_cursor_execute", executed)
     event.listen(Session, "before_commit", before)
     event.listen(Session, "after_commit", after)
-    with (
-        mock.patch.object(urllib.request.OpenerDirector, "open", opening),
-        mock.patch.object(httpx.Client, "send", sending),
-    ):
-        yield
+    try:
+        with (
+            mock.patch.object(urllib.request.OpenerDirector, "open", opening),
+            mock.patch.object(httpx.Client, "send", sending),
+        ):
+            yield
+    finally:
+        event.remove(Engine, "after_cursor_execute", executed)
+        event.remove(Session, "before_commit", before)
+        event.remove(Session, "after_commit", after)
 
 
 def _named(address: str) -> str:

@@ -3,7 +3,8 @@
 New databases get their tables by the statements that the first of their kind got from the migrations: alembic takes a tenth of
 a second, nearly all of it outside the database. Tables that an older version left are migrated as always. SQLite does not
 wait for the disk, which matters to a power cut only: a killed process loses nothing by that, and commands in processes of
-their own sync as they always do.
+their own sync as they always do. SQL statements are compiled once for all databases of a kind: SQLAlchemy would compile them
+again for each.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Compiled, Connection, Engine, event
 
 from bot.store import database
 
@@ -40,11 +41,40 @@ def quick_databases() -> Iterator[None]:
 
     event.listen(Engine, "connect", _unsynced)
     try:
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, statements_compiled_once():
             patch.setattr(database, "_upgrade", make)
             yield
     finally:
         event.remove(Engine, "connect", _unsynced)
+
+
+@contextmanager
+def statements_compiled_once() -> Iterator[None]:
+    """Let all databases of a kind share the statements that SQLAlchemy compiles."""
+    create = database._engine
+    kept: dict[tuple[Any, ...], Compiled] = {}
+
+    def created(url: str) -> Engine:
+        engine = create(url)
+        engine._compiled_cache = _Statements(engine.dialect.name, kept)  # type: ignore[assignment]  # what SQLAlchemy asks of it
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_engine", created)
+        yield
+
+
+class _Statements:
+    """The compiled statements of one kind of database. The first part of SQLAlchemy's keys is the dialect: one for each engine."""
+
+    def __init__(self, kind: str, kept: dict[tuple[Any, ...], Compiled]) -> None:
+        self._kind, self._kept = kind, kept
+
+    def get(self, key: tuple[Any, ...]) -> Compiled | None:
+        return self._kept.get((self._kind, *key[1:]))
+
+    def __setitem__(self, key: tuple[Any, ...], compiled: Compiled) -> None:
+        self._kept[self._kind, *key[1:]] = compiled
 
 
 def _recorded(connection: Connection, do: Callable[[], None]) -> Statements:
