@@ -17,6 +17,7 @@ _DONE_LONG = 40  # characters at most of a line that says no more than that the 
 _RESULT_LINES = 4  # the last word of a program and what it says of its results
 _FINAL_LINES = 12  # at the end of a log, in which final figures are looked for
 _TEST_LINES = 30  # from the load of the best model to the last figures of its test
+_AFTER_TEST = 6  # lines at the end of a log that have the figures of the test
 _HEADER_LINES = 3  # from the header of the score over all folds to the score
 
 _METRIC = (
@@ -41,9 +42,9 @@ _LOADS = lazy_compile(
     r"(?i)\b(?:load(?:ed|ing)?|restor(?:ed|ing)) (?:the )?(?:best |saved |trained |final |last ){0,2}(?:model|checkpoint|weights)\b"
 )
 _TESTED = lazy_compile(
-    rf"(?i)(?:^|[\W_])test(?:ing)?(?:[ _-]\w{{1,20}}){{0,3}}?[ _-]?\(?{_METRIC}\w{{0,12}}\b[^\d\n]{{0,12}}\d"
+    rf"(?i)(?:^|[\W_])test(?:ing)?(?:[ _-]\w{{1,20}}){{0,3}}?[ _:|-]{{0,4}}\(?{_METRIC}\w{{0,12}}\b[^\d\n]{{0,12}}\d"
 )
-_TRAINED = lazy_compile(r"(?i)\b(?:epoch|step|iter(?:ation)?)\b.{0,80}\bloss\b")
+_TRAINED = lazy_compile(r"(?i)\b(?:epoch|step|iter(?:ation)?)\b\W{0,3}\d")
 _OVER_FOLDS = lazy_compile(
     r"(?i)\W{0,12}(?:overall |mean |final )?(?:cv|oof|cross[- ]validation)(?: results?| scores?)?\W{0,40}"
 )
@@ -61,7 +62,13 @@ def last_results(lines: Sequence[tuple[int, str]]) -> EndLine | None:
     said = [(offset, COLOUR.sub("", line[:_CUT]).strip()) for offset, line in lines if line.strip()]
     if not said:
         return None
-    found = _done_after_results(said) or _final_figures(said) or _best_model_tested(said) or _score_over_folds(said)
+    found = (
+        _done_after_results(said)
+        or _final_figures(said)
+        or _best_model_tested(said)
+        or _score_over_folds(said)
+        or _test_table(said)
+    )
     return None if found is None else EndLine("completed", *found)
 
 
@@ -90,14 +97,19 @@ def _final_figures(said: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
 
 
 def _best_model_tested(said: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
-    """Return the last line, if it gives figures of a test and a model was loaded for it after the training."""
-    if not _has(said[-1][1], ("test",)) or not _TESTED.search(said[-1][1]):
+    """Return the last figures of a test, if few lines follow and a model was loaded for it after the training."""
+    tested = [
+        place
+        for place in range(max(0, len(said) - _AFTER_TEST), len(said))
+        if _has(said[place][1], ("test",)) and _TESTED.search(said[place][1])
+    ]
+    if not tested or any(_TRAINED.search(line) for _, line in said[tested[-1] + 1 :]):
         return None
-    for place in range(len(said) - 2, max(-1, len(said) - _TEST_LINES), -1):
+    for place in range(tested[-1] - 1, max(-1, len(said) - _TEST_LINES), -1):
         line = said[place][1]
         if _has(line, ("load", "restor")) and _LOADS.search(line):
             trained = any(_TRAINED.search(earlier) for _, earlier in said[:place])
-            return said[-1] if trained and _once(line, said) else None
+            return said[tested[-1]] if trained and _once(line, said) else None
     return None
 
 
@@ -106,6 +118,13 @@ def _score_over_folds(said: Sequence[tuple[int, str]]) -> tuple[int, str] | None
     above = [line for _, line in said[-1 - _HEADER_LINES : -1] if _has(line, _FOLD_WORDS)]
     header = any(_OVER_FOLDS.fullmatch(line) for line in above)
     return said[-1] if header and _SCORE.fullmatch(said[-1][1]) else None
+
+
+def _test_table(said: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
+    """Return the header of Lightning's table of a test among the last lines, unless it is printed more than once."""
+    heads = (item for item in said[-_FINAL_LINES:] if "Test metric" in item[1] and "DataLoader" in item[1])
+    head = next(heads, None)
+    return head if head is not None and _once(head[1], said) else None
 
 
 def _has(line: str, words: Iterable[str]) -> bool:

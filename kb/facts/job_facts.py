@@ -12,6 +12,7 @@ from itertools import pairwise
 from kb.facts.epoch_counts import epoch_of
 from kb.facts.evidence import Evidence
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
+from kb.facts.superseded import passed_later
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import head_lines
@@ -201,7 +202,7 @@ class Facts:
             return True
         calm = self.ended_well and facts.summary.ref.kind == "job"
         if (calm and (facts.ends_cleanly_after(offset) or facts.skips_at_end(offset))) or (
-            not facts.points and self._starts_after(stream, offset)
+            not facts.points and (self._starts_after(stream, offset) or passed_later(facts, offset))
         ):
             return True
         if time is None:  # of a line without a time, the next time in its stream is a late estimate

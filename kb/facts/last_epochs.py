@@ -6,6 +6,7 @@ closing of the program is left.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import gcd
@@ -37,6 +38,9 @@ _NAME = (
 _VALUE = r" ?[:=]? ?\d[\d.]{0,20} ?%?"
 _SCORE = lazy_compile(rf"(?i)\W{{0,8}}{_NAME}{_VALUE}(?:[\s,;|]{{1,4}}{_NAME}{_VALUE}){{0,7}}\W{{0,3}}")
 _EPOCH = lazy_compile(r"(?i)\bepochs?\b\W{0,3}(\d{1,6}) ?/ ?(\d{1,6})(?![\d/.])")
+_COUNTED = lazy_compile(r"[A-Za-z\d]")
+_HEADER = 100  # characters at most of a line that heads an epoch
+_ANY_FIGURE = lazy_compile(r"[A-Za-z)\]] ?[:=] ?-?\d")
 _STEPS = 3  # lines of steps at least in the last epoch, to know how often the program prints one
 _EPOCHS = 4  # epochs at least whose lines are compared with those of the last one
 _EVALUATED = lazy_compile(r"(?i)(?<![a-z])(?:val|valid|validation|eval\w{0,7}|test\w{0,3}|dev)(?![a-z])")
@@ -70,35 +74,72 @@ def closed_last_epoch(lines: Sequence[tuple[int, str]], start: Iterable[tuple[in
 
 
 def whole_last_epoch(lines: Sequence[tuple[int, str]], start: Iterable[tuple[int, str]] = ()) -> LastEpoch | None:
-    """Return the line that ends the last of all epochs, if a log ends with all that each epoch prints; else None.
+    """Return the line that ends or heads the last of all epochs, if a log ends with all that each epoch prints; else None.
 
-    Not if epochs are evaluated after that line, be it at times only: then the last evaluation may be missing. Lines that
-    name the next epoch belong to that one.
+    Not if epochs are evaluated at times only: then the last evaluation may be missing. Lines behind the figures of an epoch
+    that name the next one, or that come before the figures of the first, are of the next one.
     """
-    said = _said(lines)
+    said, start = _said(lines), list(start)
     found = _last_summary(said, start)
+    headed = found is None
+    found = found or _last_header(said, start)
     if found is None:
         return None
     at, total, places = found
     if len(places) < _EPOCHS or not _counts_epochs(said[at][1]):
         return None
-    gaps = [
-        ({_form(line): line for _, line in said[left + 1 : right]}, _told(said[right][1]))
-        for left, right in pairwise(places)
-    ]
-    evaluated = _EVALUATED.search(said[at][1]) is not None
-    forms = {form for lines_between, _ in gaps for form in lines_between}
-    if not evaluated and any(_EVALUATED.search(form) for form in forms):
+    gaps = [{_form(line): line for _, line in said[left + 1 : right]} for left, right in pairwise(places)]
+    evaluated = not headed and _EVALUATED.search(said[at][1]) is not None
+    each = set.intersection(*map(set, gaps))
+    forms = {form for gap in gaps for form in gap}
+    if not evaluated and any(_EVALUATED.search(form) for form in (forms - each if headed else forms)):
         return None
-    each = set.intersection(*(set(lines_between) for lines_between, _ in gaps))
-    of_next = {
-        form
-        for form in each
-        if (evaluated and _BAR.search(gaps[0][0][form]))  # the bar of the next epoch's batches
-        or all(_names(lines_between[form], told[1]) for lines_between, told in gaps if told is not None)
-    }
+    if not headed:
+        numbers = [int(told[1]) for place in places[1:] if (told := _EPOCH.search(said[place][1][:_CUT]))]
+        first = {_form(line) for _, line in _before_first(start)}
+        each -= {
+            form
+            for form in each
+            if (evaluated and _BAR.search(gaps[0][form]))  # the bar of the next epoch's batches
+            or form in first
+            or all(_names(gap[form], number) for gap, number in zip(gaps, numbers, strict=True))
+        }
     after = {_form(line) for _, line in said[at + 1 :]}
-    return LastEpoch(*said[at], total) if each - of_next <= after <= forms else None
+    return LastEpoch(*said[at], total) if each <= after <= forms and (after or not headed) else None
+
+
+def _before_first(start: Sequence[tuple[int, str]]) -> Iterable[tuple[int, str]]:
+    """Return the lines at the start of a log before the figures of the first epoch; none if it is not there."""
+    for place, (_, line) in enumerate(start):
+        told = _told(line)
+        if told is not None:
+            return start[:place] if told[1] <= 1 else ()
+    return ()
+
+
+def _last_header(
+    said: Sequence[tuple[int, str]], start: Iterable[tuple[int, str]]
+) -> tuple[int, int, list[int]] | None:
+    """Return the same as `_last_summary` for lines that only head an epoch: `Epoch 9/10`."""
+    heads = [(at, int(found[1]), int(found[2])) for at, (_, line) in enumerate(said) if (found := _header(line))]
+    if not heads:
+        return None
+    at, here, total = heads[-1]
+    own = [(place, epoch) for place, epoch, of in heads if of == total]
+    zero = any(found and (int(found[1]), int(found[2])) == (0, total) for _, line in start if (found := _header(line)))
+    counts = [epoch for _, epoch in own]
+    if here != total - zero or counts[-_EPOCHS:] != list(range(here - _EPOCHS + 1, here + 1)):
+        return None
+    return at, total, [place for place, _ in own[-_EPOCHS:]]
+
+
+def _header(line: str) -> re.Match[str] | None:
+    """Return the number of an epoch and their number in a line that says no more."""
+    text = line[:_CUT]
+    if len(text) > _HEADER or "poch" not in text:
+        return None
+    found = _EPOCH.search(text)
+    return found if found is not None and not _COUNTED.search(text[found.end() :]) else None
 
 
 def _said(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -200,8 +241,12 @@ def _told(line: str) -> tuple[str, int, int] | None:
     """Return the form of a line of figures of one epoch, its number, and the number of epochs; None for other lines."""
     text = line[:_CUT]
     low = text.lower()
-    found = _PLACE.search(text) if "/" in low and any(word in low for word in _FIGURES) else None
-    if found is None or _BAR.search(text) or _FIGURE.search(text, found.end()) is None:
+    named = "epoch" in low and _EPOCH.search(text) is not None  # then any figures are those of the epoch
+    told = "/" in low and (named or any(word in low for word in _FIGURES))
+    found = _PLACE.search(text) if told else None
+    if found is None or _BAR.search(text):
+        return None
+    if not (_FIGURE.search(text, found.end()) or (named and _ANY_FIGURE.search(text, found.end()))):
         return None
     if len(_PLACE.findall(text)) > 1:  # a step within the epoch
         return None

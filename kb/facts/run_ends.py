@@ -49,6 +49,7 @@ _COMPLETED = lazy_compile(
     r" (?:are |have |were )?(?:finished|completed?|done|returned)\b|\b(?:ended|exited|finished|completed),? (?:with )?(?:exit )?(?:code|status) 0\b"
     r"|\ball (?:\d{1,7} )?(?:\w{1,30} )?(?:returned|exited|ended)(?: with)?(?: code| status)? 0\b"
     r"|\bfinal (?:checkpoint|model|weights|state)s? (?:is |are |was |were |has been |have been )?(?:saved|stored|written|committed|durable|complete)\b"
+    r"|\bsaved (?:the )?trained model\b|^\W{0,4}done solving\W{0,4}$|\bOptimization Done\.$"
     r"|\bdone[.!] (?:the )?(?:final )?(?:model|weights|checkpoints?|results?|output) (?:is|are|was|were|saved|written)\b"
     r"|\btraining time: [\d.]{1,20} ?(?:s(?:ec(?:onds?)?)?|m(?:in(?:ute)?s?)?|h(?:ours?|rs?)?)\.?\s*$"
     # the time that all of it took, which a program knows only at its end
@@ -176,6 +177,7 @@ _END_WORDS = (
     ),
     *(
         "saved final model",
+        "trained model",
         "avg bus bandwidth",
         "collective test concluded",
         "trials: ",

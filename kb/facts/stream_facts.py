@@ -217,12 +217,16 @@ class StreamFacts:
         return bool(self._of_run)
 
     @cached_property
+    def failed(self) -> list[int]:
+        """The offsets of what ended a process, unless its program lived with it."""
+        own = (item for item in self.summary.structures if item.kind in _ENDINGS)
+        return [item.offset for item in own if not item.fields.get("lived_with")]
+
+    @cached_property
     def later_starts(self) -> tuple[int, ...]:
         """The offsets at which the program starts again (kb.facts.starts)."""
-        own = (item for item in self.summary.structures if item.kind in _ENDINGS)
-        failed = [item.offset for item in own if not item.fields.get("lived_with")]
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
-        return later_starts(self.summary, Course(failed, completed, self.points, self.in_epochs, self._in_frames))
+        return later_starts(self.summary, Course(self.failed, completed, self.points, self.in_epochs, self._in_frames))
 
     def attempt(self, offset: int) -> tuple[int, int | None]:
         """Return where the attempt around an offset starts, and where the next one of this log does; None for the last."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 
+from kb.facts.elapsed_times import without_elapsed
 from kb.model import ProgressPoint
 from kb.parsers.logs.progress.bars import counts_otherwise
 from kb.parsers.logs.progress.line_format import changed
@@ -23,7 +24,6 @@ MLPERF = "mlperf"
 LEAST_EPOCHS = 2  # lines whose step is the number of the epoch before it, from which on this is no chance
 RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another attempt in the same file
 OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
-LEAST_ELAPSED, ELAPSED = 8, 3.0  # lines, and the factor from the first to the last, of the time since the start
 REDRAWN = 1024  # bytes behind a bar in which it may be drawn again
 ALTERNATE = 6  # changes between two lengths of bars that show that they take turns, although some of them are missing
 MOST_TOTALS = 64  # lengths of bars in a file; if there are more, they count batches or files
@@ -59,7 +59,7 @@ class _Bar:
 def training_series(summary: StreamSummary) -> Series:
     """Return the series of a stream, with the bars of evaluations marked, and steps added to lines without one."""
     series = _without_single(_with_epochs_as_such(summary.series))
-    series = _without_false_start(_without_elapsed(series), summary)
+    series = _without_false_start(without_elapsed(series, BAR), summary)
     bars = [at for at, p in enumerate(series.points) if _is_bar(p)]
     stepless = any(_belongs_to_a_step(p) for p in series.points)
     if len(bars) < 2 and not stepless:
@@ -114,26 +114,6 @@ def _text_at(summary: StreamSummary, offset: int) -> str:
         if start <= offset < start + len(raw):
             return raw[offset - start : offset - start + REDRAWN].decode("utf-8", "replace")
     return ""
-
-
-def _without_elapsed(series: Series) -> Series:
-    """Return the series without durations that are the time since the start of the run: they rise with every line.
-
-    A step that takes longer and longer does not do so without a single exception.
-    """
-    forms: dict[str, list[float]] = {}
-    for point in series.points:
-        if point.seconds is not None:
-            forms.setdefault(point.format, []).append(point.seconds)
-    elapsed = {form for form, values in forms.items() if _only_rises(values)}
-    if not elapsed:
-        return series
-    return replace(series, points=tuple(replace(p, seconds=None) if p.format in elapsed else p for p in series.points))
-
-
-def _only_rises(values: Sequence[float]) -> bool:
-    rises = len(values) >= LEAST_ELAPSED and all(later > earlier for earlier, later in pairwise(values))
-    return rises and values[-1] >= ELAPSED * values[0]
 
 
 def steps_over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:

@@ -98,6 +98,22 @@ def test_an_error_line_at_the_very_end_is_a_last_word() -> None:
 PROVEN = Completion("completed", (EndSign("the run reports its end"),))
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Mean Corruption Error: 18.210", 0),
+        ("reconstruction error = 0.12", 0),
+        ("GKS: cannot open display - headless operation mode active", 0),
+        ("Error: 3 files are missing", 1),
+        ("cannot open display", 1),
+    ],
+)
+def test_a_figure_that_is_called_an_error_is_no_last_word(line: str, expected: int) -> None:
+    """Metrics have this name, too; and a plot without a display is made all the same."""
+    log = replace(stream(), tail=f"epoch over\n{line}\n")
+    assert len(last_words(facts(log))) == expected
+
+
 def test_the_four_verdicts() -> None:
     """A finding is a fault; signs without one are no match; only a proven success is no fault."""
     known = seen("oom")

@@ -78,3 +78,18 @@ def test_the_score_over_all_folds() -> None:
     assert proves("-----", "   CV   ", "-----", "Score: 0.9712")
     assert not proves("-----", "Fold: 2 result", "-----", "Score: 0.9712")
     assert not proves("-----", "   CV   ", "-----", "Score: 0.9712", "Training fold: 3")
+
+
+def test_the_table_of_a_test() -> None:
+    """Lightning prints it when the test is over; more than one of them are of parts."""
+    table = ["Testing DataLoader 0: 100%|##| 4/4", "| Test metric | DataLoader 0 |", "| acc | 0.71 |"]
+    assert proves(*table)
+    assert not proves(*table, *table)
+
+
+def test_few_lines_may_follow_the_test_of_the_best_model() -> None:
+    """What the program does with the results, but no further epoch."""
+    tested = [*TRAINED, "Loaded checkpoint: out/best.pt", "TEST | loss 0.02 | psnr 31.0"]
+    assert proves(*tested, "Saving 9 comparisons", "comparisons are in out")
+    assert not proves(*tested, "Saving 9 comparisons", "Epoch 3 starts")
+    assert not proves(*tested, *["another line of work"] * 8)

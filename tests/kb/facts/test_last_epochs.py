@@ -90,6 +90,51 @@ def test_a_log_ends_with_all_that_each_epoch_prints() -> None:
     assert whole_last_epoch(lines(*begun))
 
 
+def test_what_comes_before_the_first_epoch_comes_before_each() -> None:
+    """A line between the figures of two epochs is of the next one, if it also precedes those of the first."""
+    rate = "learning rate 0.01"
+    said = [text for line in epochs(26, 30, 30, SUMMARY)[1::2] for text in (line, rate)][:-1]
+    assert whole_last_epoch(lines(*said)) is None
+    assert whole_last_epoch(lines(*said), lines(rate, SUMMARY.format(1, 30, 1)))
+    assert whole_last_epoch(lines(*said), lines(SUMMARY.format(1, 30, 1), rate)) is None
+
+
+def headed(first: int, last: int, total: int, *under: str) -> list[str]:
+    """Epochs under a header each."""
+    return [text for n in range(first, last + 1) for text in (f"INFO: Epoch {n}/{total}", *under)]
+
+
+def test_the_last_epoch_under_its_header_is_whole() -> None:
+    """It has printed all that the epochs before it did."""
+    under = ("INFO: - Train metrics: loss: 0.4", "INFO: - Eval metrics: loss: 0.5")
+    assert whole_last_epoch(lines(*headed(5, 10, 10, *under)))
+    assert whole_last_epoch(lines(*headed(5, 9, 10, *under)), lines("INFO: Epoch 0/10"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        headed(5, 10, 10, "train loss: 0.4", "eval loss: 0.5")[:-1],
+        headed(5, 9, 10, "train loss: 0.4", "eval loss: 0.5"),
+        headed(9, 10, 10, "train loss: 0.4"),
+        headed(5, 10, 10),
+        [*headed(5, 9, 10, "train loss: 0.4", "eval loss: 0.5"), "Epoch 10/10", "train loss: 0.4"],
+        [*headed(5, 8, 10, "train loss: 0.4"), "val loss: 0.5", *headed(9, 10, 10, "train loss: 0.4")],
+    ],
+    ids=["cut", "before", "few", "bare", "not evaluated", "evaluated at times"],
+)
+def test_an_epoch_under_its_header_that_lacks_a_line_is_not_whole(said: list[str]) -> None:
+    """The log may have stopped within it."""
+    assert whole_last_epoch(lines(*said)) is None
+
+
+def test_any_figures_of_a_line_that_counts_epochs_are_those_of_the_epoch() -> None:
+    """A loss need not have that name."""
+    said = [f"Epoch [{n}/30] - Total: 0.0{n} | Recon: 0.01" for n in range(26, 31)]
+    assert closed_last_epoch(lines(*said, "Saved checkpoint: out/epoch_30.pt"))
+    assert closed_last_epoch(lines(*said[:-1], "Saved checkpoint: out/epoch_29.pt")) is None
+
+
 @pytest.mark.parametrize(
     "said",
     [

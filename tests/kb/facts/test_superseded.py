@@ -1,0 +1,45 @@
+"""Whether a later run in the same log came past what ended an earlier one."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.facts.stream_facts import StreamFacts
+from kb.facts.superseded import passed_later
+from tests.support.kb_samples import BOOK, scanned
+
+START = "2025-03-01 10:{0}:01 main INFO Loading the configuration\n2025-03-01 10:{0}:02 main INFO Building the data module\n2025-03-01 10:{0}:03 main INFO Starting the test\n"
+RAISED = 'Traceback (most recent call last):\n  File "/w/eval.py", line 9, in <module>\n    run()\nValueError: no such split\n'
+CLOSED = "2025-03-01 10:{0}:30 main INFO Closing the loggers\n2025-03-01 10:{0}:31 main INFO Outputs are in runs/{0}\n"
+
+
+def facts_of(text: str) -> StreamFacts:
+    """The facts of one log."""
+    return StreamFacts(scanned(text, BOOK))
+
+
+def test_a_failure_of_an_earlier_run_is_over_when_the_last_one_came_further() -> None:
+    """The last run printed what the first one did, and then more."""
+    text = START.format("10") + RAISED + START.format("20") + CLOSED.format("20")
+    assert passed_later(facts_of(text), text.index("ValueError"))
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "",
+        START.format("20")[:80],  # it has only begun
+        START.format("20") + RAISED,  # it failed, too
+        START.format("20") + CLOSED.format("20") + "Segmentation fault (core dumped)\n",
+    ],
+)
+def test_a_failure_stands_unless_a_later_run_came_past_it(later: str) -> None:
+    """Without a later run, one that failed again or has just begun, the failure is the last word."""
+    text = START.format("10") + RAISED + later
+    assert not passed_later(facts_of(text), text.index("ValueError"))
+
+
+def test_a_log_with_steps_tells_by_its_steps() -> None:
+    """What steps show is decided elsewhere."""
+    text = START.format("10") + RAISED + START.format("20") + "step 1/9 loss 0.4\n" + CLOSED.format("20")
+    assert not passed_later(facts_of(text), text.index("ValueError"))
