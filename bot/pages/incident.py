@@ -128,6 +128,7 @@ def incident_page(
     first = report.diagnoses[:MOST_DIAGNOSES]
     job = report.job.name or report.job.id or report.bundle or "a job"
     cause, wrong = closed_as(about.said, words.title) if about.state == "closed" else ("", False)
+    gaps = decisions.missing_evidence(report)
     return render(
         "incident.html",
         title=f"{job}: {cause if wrong and cause else headline(report)}"[:160],
@@ -168,8 +169,9 @@ def incident_page(
         slow=kept.compared.heat,
         shared=kept.compared.shared,
         sequences=kept.compared.sequences,
-        gaps=phrases.folded(report.gaps[:MOST_GAPS]),
-        more_gaps=max(0, len(report.gaps) - MOST_GAPS),
+        contradictions=decisions.contradictions(report),
+        gaps=phrases.folded(gaps[:MOST_GAPS]),
+        more_gaps=max(0, len(gaps) - MOST_GAPS),
         needs=Counter(not_evaluated.needs for not_evaluated in report.not_evaluated).most_common(8),
         attempts=attempt_rows(report),
         window=_window(report),

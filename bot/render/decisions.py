@@ -44,6 +44,8 @@ _ALIVE = frozenset({"hung", "degraded", "running"})  # phases of a job that may 
 _LIVE_STATES = frozenset({"", "RUNNING"})  # of jobs that no scheduler calls ended
 _RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # these start the job again right away
 
+_CONTRADICTION = "contradiction"  # code of a gap
+
 
 def decided(report: Report) -> str:
     """Return the decision in one to three sentences: action, excluded nodes, checkpoint, cost."""
@@ -154,9 +156,19 @@ def how_to_settle(report: Report) -> tuple[str, str]:
 
 
 def further_gaps(report: Report) -> list[Gap]:
-    """Return the gaps without that which the first step fills (`how_to_settle`)."""
+    """Return the gaps without that which the first step fills (`how_to_settle`), and without contradictions."""
     told, _ = how_to_settle(report)
-    return [gap for gap in report.gaps if not told or gap.code != "state_unknown"]
+    return [gap for gap in missing_evidence(report) if not told or gap.code != "state_unknown"]
+
+
+def missing_evidence(report: Report) -> list[Gap]:
+    """Return the gaps of evidence that is missing or incomplete: sources that contradict each other are at hand."""
+    return [gap for gap in report.gaps if gap.code != _CONTRADICTION]
+
+
+def contradictions(report: Report) -> list[str]:
+    """Return how sources contradict each other, each as a sentence without its full stop."""
+    return [f"Contradiction: {gap.reason}" for gap in report.gaps if gap.code == _CONTRADICTION]
 
 
 def _state_unknown(report: Report) -> Gap | None:

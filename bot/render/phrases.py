@@ -348,7 +348,7 @@ def missing_heading(gaps: Sequence[Gap]) -> str:
 
 def missing_in_short(report: Report) -> str:
     """Return one line for all gaps: what is missing, with the number of rules skipped, what was read in part, what the site excepts."""
-    absent = [gap for gap in report.gaps if gap.code not in _READ and gap.code != _EXCEPTED]
+    absent = [gap for gap in report.gaps if gap.code not in {*_READ, _EXCEPTED, "contradiction"}]
     skipped = f"{many(len(report.not_evaluated), 'rule')} skipped" if report.not_evaluated else ""
     missing = "; ".join(part for part in (_sources_of(absent), skipped) if part)
     partly = _sources_of([gap for gap in report.gaps if gap.code in _READ])

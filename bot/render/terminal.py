@@ -424,7 +424,11 @@ def _indicator(page: TextPage, label: str, item: Indicator) -> None:
 
 def _missing(page: TextPage, report: Report) -> None:
     """Add the missing evidence: one line, all of it if verbose, or where the answer is that there is too little."""
-    gaps = list(report.gaps) if page.verbose else decisions.further_gaps(report)
+    for said in decisions.contradictions(report):
+        with page.weighing(Weight.MISSING):
+            page.gap()
+            page.text(said, hang=2)
+    gaps = decisions.missing_evidence(report) if page.verbose else decisions.further_gaps(report)
     if not gaps and not report.not_evaluated:
         return
     with page.weighing(Weight.MISSING):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bot.render import phrases, text_format
 from bot.render.commands import host_of
-from bot.render.decisions import further_gaps, how_to_settle
+from bot.render.decisions import contradictions, further_gaps, how_to_settle
 from bot.render.text_format import few, joined, many
 from bot.slack.blocks.builders import bullets, divider, note, paragraph, preformatted, rich, words
 from bot.slack.blocks.limits import Json
@@ -196,9 +196,11 @@ def missing_evidence(report: Report) -> list[Json]:
     needed = report.verdict in ("insufficient_evidence", "no_match")
     points = listed(phrases.folded(further_gaps(report), sources=1), _NEEDED if needed else _GAPS)
     unjudged = phrases.not_judged(report.not_evaluated, 3)
+    told = [paragraph(words(said)) for said in contradictions(report)]
     if not points and not unjudged:
-        return []
+        return rich(*told) if told else []
     return rich(
+        *told,
         paragraph(words(phrases.MISSING, bold=True)),
         bullets([*points, *([unjudged] if unjudged else [])], QUOTED_LINE if needed else BRIEF),
     )

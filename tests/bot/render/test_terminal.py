@@ -597,6 +597,21 @@ def test_what_was_read_and_what_the_site_excepts_is_not_called_missing():
     assert "   - flight_recorder (job): read, but the members were inferred\n" in verbose
 
 
+def test_a_source_that_contradicts_the_logs_is_not_called_missing():
+    """It was read; the reader must know that one of the two is wrong, in short and at length."""
+    gap = Gap("contradiction", "job.yaml", "the scheduler reports COMPLETED, but the logs report a failure")
+    both = (gap, Gap("no_kernel_log", "kernel", "no kernel log was collected"))
+    said = "\nContradiction: the scheduler reports COMPLETED, but the logs report a failure\n"
+
+    for reading in (None, ALL):
+        alone = plain(replace(FALLEN_GPU, gaps=(gap,), not_evaluated=()), reading=reading)
+        assert said in alone
+        assert "Missing" not in alone
+        beside = plain(replace(FALLEN_GPU, gaps=both, not_evaluated=()), reading=reading)
+        assert said in beside
+        assert "job.yaml" not in beside
+
+
 def test_a_folder_whose_evidence_is_missing_is_named_by_its_path():
     """Not by what stands before its first slash, which is nothing."""
     gaps = (Gap("no_processes", "/scratch/run7/logs", "no process is seen to write these logs"),)
