@@ -60,17 +60,18 @@ def comparable_runs(points: Sequence[ProgressPoint], training: list[ProgressPoin
 def _apart(points: list[ProgressPoint]) -> list[list[ProgressPoint]]:
     """Return the points before and after each place where the count of steps begins again, as that of a next stage of training.
 
-    All of them together if that happens often: then the steps count within epochs.
+    All of them together if that happens often and at much the same step: then the steps count within epochs.
     """
-    begins, last = [0], dict[str, int]()
+    begins, last, ends = [0], dict[str, int](), list[int]()
     for index, point in enumerate(points):
         if point.step is None or point.format in BARS:
             continue
         if point.step < AGAIN * last.get(point.format, 0):
             begins.append(index)
+            ends.append(last.get(point.format, 0))
             last.clear()
         last[point.format] = point.step
-    if len(begins) > MOST_RUNS:
+    if len(begins) > MOST_RUNS and min(ends) >= ALIKE * max(ends):
         return [points]
     return [points[start:stop] for start, stop in zip(begins, [*begins[1:], len(points)], strict=True)]
 
@@ -91,6 +92,7 @@ BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Se
     "memory_growth": use_grows,
     "loss_scale_minimum": scale_falls,
 }
+ALIKE = 0.8  # share of the longest epoch that the shortest has, as far as their lines are kept
 AGAIN = 0.1  # share of the last step below which a run did not resume from a checkpoint, but began
 COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # compare earlier with later points
 JOB_DETECTORS = ("collective_behind", "collectives_differ")  # run over structures of all streams, not over one series

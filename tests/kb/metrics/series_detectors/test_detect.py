@@ -626,6 +626,16 @@ def test_runs_of_other_lengths_in_one_file_are_apart() -> None:
         assert one(name, [replace(p, total=50_000) for p in (*small, *large)]) is not None
 
 
+@pytest.mark.parametrize(("lengths", "expected"), [((8, 60, 25, 12, 40, 30), False), ((30,) * 6, True)])
+def test_many_runs_in_one_file_are_no_epochs(lengths: tuple[int, ...], *, expected: bool) -> None:
+    """Each begins to count again, wherever the one before stopped; epochs, of much the same length, are compared."""
+    points: list[ProgressPoint] = []
+    for number, length in enumerate(lengths):
+        seconds = noisy(0.5 if number < 3 else 1.6, 0.01, length)
+        points += [replace(p, offset=200 * (len(points) + at)) for at, p in enumerate(series("seconds", seconds))]
+    assert (one("throughput_drop", points) is not None) == expected
+
+
 @pytest.mark.parametrize("peak", [[9.0, 6.0, 3.5], [900.0], [9.0, 8.0, 7.5, 6.0, 5.0, 3.5]])
 def test_a_spike_that_the_run_got_over_is_no_fault(peak: list[float]) -> None:
     """Back at its level within a few records, and calm from there on to the end."""
