@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from kb.metrics.series_detectors.finding import SeriesFinding
 from kb.metrics.series_detectors.learning_rate import (
@@ -71,7 +72,8 @@ def _apart(points: list[ProgressPoint]) -> list[list[ProgressPoint]]:
             ends.append(last.get(point.format, 0))
             last.clear()
         last[point.format] = point.step
-    if len(begins) > MOST_RUNS and min(ends) >= ALIKE * max(ends):
+    alike = sum(min(pair) >= ALIKE * max(pair) for pair in pairwise(ends))
+    if len(begins) > MOST_RUNS and 2 * alike >= len(ends) - 1:
         return [points]
     return [points[start:stop] for start, stop in zip(begins, [*begins[1:], len(points)], strict=True)]
 
@@ -92,7 +94,7 @@ BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Se
     "memory_growth": use_grows,
     "loss_scale_minimum": scale_falls,
 }
-ALIKE = 0.8  # share of the longest epoch that the shortest has, as far as their lines are kept
+ALIKE = 0.8  # share of the longer of two epochs that the shorter has, as far as their lines are kept
 AGAIN = 0.1  # share of the last step below which a run did not resume from a checkpoint, but began
 COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # compare earlier with later points
 JOB_DETECTORS = ("collective_behind", "collectives_differ")  # run over structures of all streams, not over one series

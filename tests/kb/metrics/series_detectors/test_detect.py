@@ -626,7 +626,9 @@ def test_runs_of_other_lengths_in_one_file_are_apart() -> None:
         assert one(name, [replace(p, total=50_000) for p in (*small, *large)]) is not None
 
 
-@pytest.mark.parametrize(("lengths", "expected"), [((8, 60, 25, 12, 40, 30), False), ((30,) * 6, True)])
+@pytest.mark.parametrize(
+    ("lengths", "expected"), [((8, 60, 25, 12, 40, 30), False), ((30,) * 6, True), ((30, 30, 30, 60, 60, 60), True)]
+)
 def test_many_runs_in_one_file_are_no_epochs(lengths: tuple[int, ...], *, expected: bool) -> None:
     """Each begins to count again, wherever the one before stopped; epochs, of much the same length, are compared."""
     points: list[ProgressPoint] = []
