@@ -36,6 +36,7 @@ from kb.parsers.logs.exceptions.survived import (
     in_generated_code,
     lines_follow,
     of_the_shell,
+    printed_on_import,
     survived_by_program,
 )
 from kb.parsers.logs.exceptions.traceback import BOX_CORNERS, GROUP_HEADER, read_box, read_frames, voice_of, with_nested
@@ -238,6 +239,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     kept = frames.kept()
     excused = excused or in_generated_code(window, start, at, kept)
     excused = excused or _logged_mildly(line, window, after)
+    excused = excused or printed_on_import(exception[2], alone=alone)
     if excused or at_shutdown(exception[2]) or of_the_shell(exception[2]) or _handled(kept, exception[1], exception[2]):
         shared["lived_with"] = "yes"
     elif _logged_import(window, start, exception[1]):

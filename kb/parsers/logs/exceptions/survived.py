@@ -17,6 +17,10 @@ _CARRIES_ON = lazy_compile(
     rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|broken|damaged|bad sample|did not work).{0,160}"
     rb"(?:\b(?:left in place|set aside|passed over|left out|skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
 )
+# a decision that holds for the rest of the run, unlike a retry
+_DOES_WITHOUT = lazy_compile(
+    rb"(?i)(?:fail(?:ed|ure)|error|exception).{0,160}\b(?:disabling|turning off|switching off) (?!all\b)\w"
+)
 _GUARDED = lazy_compile(rb"[Ii]mport of .{1,200} failed with: ?$")
 TRAILING = lazy_compile(
     rb"(?:--|[;,(]) ?(?:(?:we are |is )?(?:falling back|skipping|skipped|retrying|retry #?\d|ignored|ignoring|continuing)|will (?:be )?retr)"
@@ -36,6 +40,8 @@ _FENCE = lazy_compile(rb"(?:^|[\s\]:|])(?:```|~~~)\w{0,16}\s*$")
 _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
 # conda's hint to a script's shell, whose commands then run in the environment that it has
 _SHELL = lazy_compile(rb"^Your shell has not been properly configured to use 'conda (?:de)?activate'")
+# what NumPy prints while a package that was built for another release of it is imported; if that fails, an ImportError follows
+_NOTICE = lazy_compile(rb"^module compiled against (?:API|ABI) version ")
 _COMMAND = "<string>:1 in <module>"
 # how a program that tests generated code announces what the code raised
 _TESTED = lazy_compile(
@@ -72,12 +78,20 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
     below = line_at(window, last)[1]
     if _SANDBOX.search(above) or _retries_below(window, below) or _carries_on_below(window, below):
         return True
-    return _carries_on(own, above) and _calm_after(window, line_at(window, last)[1])
+    below = line_at(window, last)[1]
+    if _DOES_WITHOUT.search(above) and not above[:1].isspace():
+        return _calm_after(window, below, least=1)
+    return _carries_on(own, above) and _calm_after(window, below)
 
 
 def of_the_shell(message: bytes) -> bool:
     """Whether a message is one of a tool of the job's script, which goes on after it."""
     return _SHELL.search(message) is not None
+
+
+def printed_on_import(message: bytes, *, alone: bool) -> bool:
+    """Whether a message without a traceback (`alone`) is a notice that NumPy prints and goes on."""
+    return alone and _NOTICE.search(message) is not None
 
 
 def ignored_by_python(window: bytes, at: int) -> bool:
@@ -127,12 +141,12 @@ def lines_follow(window: bytes, position: int) -> bool:
     return sum(bool(line.strip()) for _, _, line in lines_from(window, position, 2 * _CALM_LINES)) >= _CALM_LINES
 
 
-def _calm_after(window: bytes, position: int) -> bool:
-    """Whether there are further lines and none of them reports trouble, or the first reports that the program continues."""
+def _calm_after(window: bytes, position: int, least: int = _CALM_LINES) -> bool:
+    """Whether there are `least` further lines and none reports trouble, or the first reports that the program continues."""
     following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()][:_CALM_LINES]
     if following and _CARRIES_ON.search(following[0]):
         return True
-    return len(following) == _CALM_LINES and not any(_TROUBLE_WORDS.search(line) for line in following)
+    return len(following) >= least and not any(_TROUBLE_WORDS.search(line) for line in following)
 
 
 def in_generated_code(window: bytes, start: int, last: int, frames: tuple[str, ...]) -> bool:

@@ -517,6 +517,23 @@ def test_condas_hint_to_the_shell_of_the_job():
     assert [item.fields.get("lived_with") for item in alone(hint)] == ["yes"]
 
 
+def test_a_notice_that_numpy_prints_on_import():
+    """NumPy prints it without a traceback and goes on; with one, the import failed."""
+    notice = "RuntimeError: module compiled against API version 0xc but this version of numpy is 0xa"
+    assert [item.fields.get("lived_with") for item in alone(notice + "\n")] == ["yes"]
+    assert [item.fields.get("lived_with") for item in headed(trace(notice, "<module>"))] == [None]
+
+
+@pytest.mark.parametrize(
+    ("after", "lived_with"), [("step 11 of 90\n", "yes"), ("", None), ("srun: error: task 0\n", None)]
+)
+def test_a_part_that_the_program_disables(after, lived_with):
+    """A program that says what it will do without goes on, if anything calm follows."""
+    said = "[ERROR] An exception occurred in telemetry logging. Disabling telemetry to prevent further exceptions.\n"
+    found = structures(READERS, said + trace("AttributeError: _event", "log") + after)
+    assert {value.fields.get("lived_with") for value in found} == {lived_with}
+
+
 def test_clean_up_at_exit():
     """What multiprocessing meets while it cleans up at exit is lived with."""
     text = trace(
