@@ -89,7 +89,7 @@ def _fields(event: bytes, says: bytes, body: list[bytes]) -> dict[str, Scalar] |
     whole = b"\n".join((says, *body))
     if event == _HELD and b"Job was held" in says:
         code = next((found for line in body if (found := _CODE.match(line))), None)
-        why = _why_held(number(code[1]), number(code[2]), whole) if code is not None else "policy"
+        why = _why_held(number(code[1]), number(code[2]), whole) if code is not None else _words(whole)
         return {"kind": "held", "states": "HTCONDOR_HELD", "problem": why}
     if event == _ABORTED and b"Job was aborted" in says:
         by = "user" if _BY_USER.search(whole) else _words(whole)

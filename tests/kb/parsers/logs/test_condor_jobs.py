@@ -86,6 +86,12 @@ def test_a_termination_tells_how_the_run_ended(line: str, how: str) -> None:
     assert completion(facts(scanned(event("005", "Job terminated.", line), book, ref("job.log")))).how == how
 
 
+def test_a_hold_that_is_cut_before_its_code() -> None:
+    """Its own words are read."""
+    cut = event("012", "Job was held.", "Error from slot1@e2: Job has gone over memory limit of 4096 megabytes")
+    assert one(READERS, cut).fields["problem"] == "memory"
+
+
 @pytest.mark.parametrize("text", ["012 (55.000.000) 2026-03-02 08:00:11 Job was held.", "x) 0123456789 Job was held\n"])
 def test_a_cut_or_foreign_line(text: str) -> None:
     """An event cut after its first line is a hold for an unknown reason; another program's line is nothing."""
