@@ -10,7 +10,7 @@ from kb.model import Stage
 from kb.regex.lazy import lazy_compile
 
 _EVALUATES = lazy_compile(
-    r" in (?:_?(?:evaluate|validate|val|valid)"
+    r" in (?:_?(?:(?:model|net|network)_)?(?:evaluate|validate|val|valid)"
     r"|estimate_loss(?:es)?|(?:eval|validation|val)_loss"
     r"|_?evaluate_(?:and_\w{1,40}|on_\w{1,40}|(?:one_)?epoch|core|model|tasks?|examples?|batch|dataset|loader|loop|all|split)"
     r"|(?:(?:non)?dist_)?validation|_?(?:run_)?test_(?:epoch|loop|step)|evaluation_(?:loop|step)|(?:validate|eval)_(?:one_)?(?:epoch|step|batch|model)"

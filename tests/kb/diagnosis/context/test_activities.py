@@ -27,6 +27,8 @@ def frames(*functions: str) -> list[str]:
     [
         (["/app/run.py:9 in train", f"{MODULE}_call_impl", "/app/net.py:5 in forward"], "iterating"),
         (["/app/run.py:9 in pretrain", "/app/run.py:30 in evaluate", f"{MODULE}_call_impl"], "evaluating"),
+        (["/app/run.py:9 in main", "/app/run.py:30 in model_evaluate", f"{MODULE}_call_impl"], "evaluating"),
+        (["/app/run.py:9 in main", "/app/model_config.py:30 in model_validate"], None),
         (["/app/run.py:9 in score", f"{MODULE}_call_impl", "/app/net.py:5 in forward"], None),
         (["/app/run.py:9 in train", "/app/run.py:30 in prepare"], None),
         (["/app/run.py:9 in train", "/app/run.py:30 in predict", f"{MODULE}_call_impl"], "evaluating"),
