@@ -148,6 +148,8 @@ def must_be_configured(job: str, config: Path | None, command: str) -> None:
     from bot.runtime.paths import config_path
 
     if config is None and config_path() is None:
+        if "/" in job and not os.path.exists(job):  # noqa: PTH110 - never raises
+            refuse(f"{job}: there is no such file or folder, and no connector is configured to find a job of that name")
         hint = f"; did you mean `signalbox {command} --logs {job}`?" if os.path.exists(job) else ""  # noqa: PTH110 - never raises
         refuse(f"no connector is configured to find the job {job!r}{hint or '; see `signalbox config example`'}")
 

@@ -249,6 +249,8 @@ def test_a_path_without_the_option_is_read(signalbox, logs):
     """Without `--logs` the report is the same; with `--job`, an error suggests what may be meant."""
     assert faults(diagnose(signalbox, logs))[0] == "disk_full"
     assert f"did you mean `signalbox diagnose --logs {logs}`?" in signalbox("diagnose", "--job", logs).err
+    missing = signalbox("diagnose", f"{logs}/no-such/rank-0.log")
+    assert (missing.status, "there is no such file or folder" in missing.err) == (2, True)
 
 
 def test_an_empty_folder_has_nothing_to_collect(signalbox, tmp_path):
