@@ -17,6 +17,7 @@ from kb.facts.final_results import last_results
 from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.last_epochs import closed_last_epoch, last_evaluation, whole_last_epoch
 from kb.facts.run_ends import (
+    asked_by_platform,
     closes,
     end_lines,
     is_fatal,
@@ -245,6 +246,9 @@ def _against(facts: Facts) -> Iterator[EndSign]:
         lines = [(at, line) for at, line in tail_lines(stream.summary) if at > last and stopped_on_figures(line)]
         for at, line in lines[-1:]:
             yield EndSign("the program stopped its training", index, at, line[:_SHOWN])
+        asked = [(at, line) for at, line in tail_lines(stream.summary) if at > last and asked_by_platform(line)]
+        for at, line in asked[-1:]:
+            yield EndSign("the platform asked the run to end", index, at, line[:_SHOWN])
         broken = turned_to_nan(head_lines(stream.summary), tail_lines(stream.summary))
         if broken is not None:
             yield EndSign(

@@ -87,6 +87,10 @@ _PLANNED = lazy_compile(
 _ASKED_TO_STOP = lazy_compile(
     r"(?i)\b(?:asked|told|requested) to (?:stop|leave|exit|terminate)\b|\b(?:stop|shutdown|termination) (?:was |is )?requested\b"
 )
+_PLATFORM_ASKED = lazy_compile(
+    r"(?i)\b(?:trial|job|task|pod|container|allocation|workload|experiment)\b.{0,80}\b(?:was|is|has been) (?:requested|asked|told) to "
+    r"(?:stop|terminate|exit|leave)\b"
+)
 _LEAVES = lazy_compile(r"(?i)\b(?:safe|saved|written|leaving|exiting|stopping)\b")
 COLOUR = lazy_compile(r"\x1b\[[\d;]{0,12}m")
 _ONE_PROCESS = lazy_compile(r"\bProcess \d{1,9} exits successfully")
@@ -257,6 +261,11 @@ def stops_as_asked(line: str) -> bool:
     """Whether a line reports that the program was asked to stop, and saved its state or leaves."""
     text = line[:_CUT]
     return _ASKED_TO_STOP.search(text) is not None and _LEAVES.search(text) is not None and not is_fatal(text)
+
+
+def asked_by_platform(line: str) -> bool:
+    """Whether a platform reports that it asked a job to end; a program that saves and leaves then ends with success."""
+    return _PLATFORM_ASKED.search(line[:_CUT]) is not None
 
 
 def is_of_tracker(line: str) -> bool:

@@ -93,6 +93,14 @@ def test_a_stop_that_was_asked_for() -> None:
     assert not of(tailed(stream(points=points), "all quiet\n"), job=Job(state="COMPLETED")).proven
 
 
+def test_a_program_that_the_platform_asked_to_end_did_not_complete() -> None:
+    """It saves and leaves with success when it is preempted; a request to others of the log's past proves nothing."""
+    success = "Trial 7 was terminated: command exited successfully\n"
+    assert of(tailed(stream(points=steps(1, 20)), success)).proven
+    asked = f"Trial 7 (Experiment 3) was requested to terminate\n{success}"
+    assert not of(tailed(stream(points=steps(1, 20)), asked)).proven
+
+
 def test_the_last_of_two_attempts_in_a_file_decides() -> None:
     """An end that a new start or further steps follow is not the end of what runs now."""
     assert not of(stream(points=steps(1, 20), structures=[ended(offset=500)])).proven
