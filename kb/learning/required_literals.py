@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kb.parsers.logs import crashes, failed_ranks, launchers, native_errors, process_starts, stacks
+from kb.parsers.logs import (
+    condor_jobs,
+    crashes,
+    failed_ranks,
+    launchers,
+    native_errors,
+    process_starts,
+    slurm_jobs,
+    stacks,
+)
 from kb.parsers.logs.exceptions.readers import READERS as EXCEPTION_READERS
 from kb.parsers.logs.progress.formats import FORMATS
 from kb.parsers.logs.registry import ALL_READERS
@@ -22,9 +31,7 @@ from kb.scanning.prefilter import ways_of
 
 SHORTEST = 3  # characters of a word that is searched for by itself
 # kinds of structures that are made of dumps, metrics and platforms' records, never of the text of a log
-ELSEWHERE = frozenset(
-    {"hang", "stack_outlier", "collective_culprit", "peer_outlier", "slow_phase", "off_plan", "platform_event"}
-)
+ELSEWHERE = frozenset({"hang", "stack_outlier", "collective_culprit", "peer_outlier", "slow_phase", "off_plan"})
 
 Group = frozenset[ScanPattern]  # at least one of which a text contains
 
@@ -131,6 +138,7 @@ _READERS: Mapping[str, tuple[str, ...]] = {
     "native_crash": tuple(item.name for item in (*crashes.READERS, *native_errors.READERS)),
     "stack_dump": tuple(item.name for item in stacks.READERS),
     "xid": ("xid", "off_bus"),
+    "platform_event": tuple(item.name for item in (*slurm_jobs.READERS, *condor_jobs.READERS)),
 }
 _EXCEPTIONS: Group = frozenset(_trigger(exception_reader) for exception_reader in EXCEPTION_READERS)
 _STEPS: Group = frozenset(ScanPattern(scan_form(item.detector).expression) for item in FORMATS)

@@ -61,7 +61,7 @@ _SPACE = lazy_compile(rb"(?i)\bdisk\b")
 
 def _read_event(window: bytes, at: int) -> tuple[Structure, ...]:
     lines = list(lines_from(window, at, _BLOCK))
-    found = _HEADER.search(lines[0][2])
+    found = _HEADER.search(lines[0][2]) if lines else None
     if found is None:
         return ()
     body = []
