@@ -78,7 +78,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "unused": (),
     "foreign": (),
     "cap": (),
-    "loss": ("never_finite", "exploded", "broke"),  # of faults of the loss only, as the next four
+    "loss": ("never_finite", "exploded", "at_times", "broke"),  # of faults of the loss only, as the next four
     "good_step": (),
     "bad_step": (),
     "nan_step": (),  # the first without a finite loss

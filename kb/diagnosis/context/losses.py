@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
@@ -16,8 +17,8 @@ GROWING = 10.0  # factor from which on it has begun to be
 def of_losses(first: Signal, facts: Facts) -> Mapping[str, str]:
     """Return words about the losses of the log of a signal, or of the log with the most.
 
-    `loss`: how it broke, "never_finite" (no finite value before), "exploded" (finite, and out of all proportion before) or
-    "broke"; `good_step` and `bad_step`: the logged steps between which it broke; `nan_step`: the first that is not finite;
+    `loss`: how it broke, "never_finite" (no finite value before), "exploded" (finite, and out of all proportion before),
+    "at_times" (finite values between others that are not, and none out of proportion) or "broke"; `good_step` and `bad_step`: the logged steps between which it broke; `nan_step`: the first that is not finite;
     `loss_course`: the values that show it; `last_loss` and `last_step`: the end. Where the loss did not break, `norm`,
     `good_norm` and `bad_norm` say how the gradient norm did.
     """
@@ -50,6 +51,9 @@ def _broken(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
     before = [point for point in losses[:ends] if _finite(point)]
     if not before:
         return {"loss": "never_finite", "bad_step": _step(losses[0])}
+    at_times = _at_times(losses)
+    if at_times:
+        return at_times
     least = min(abs(point.loss or 0.0) for point in before) or 1e-9
     if abs(before[-1].loss or 0.0) < EXPLODED * least:
         broke = {"loss": "broke", "good_step": _step(before[-1]), "bad_step": _step(losses[ends])}
@@ -58,6 +62,20 @@ def _broken(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
     onset = before[calm + 1] if calm + 1 < len(before) else losses[ends]
     exploded = {"loss": "exploded", "good_step": _step(before[calm]), "bad_step": _step(onset)}
     return {**exploded, **_course(dict.fromkeys((before[calm], before[-1])), losses[ends])}
+
+
+def _at_times(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
+    """Return where values that are not finite alternate with finite ones that do not grow; nothing where they came to stay."""
+    runs = [(finite, list(points)) for finite, points in groupby(losses, _finite)]
+    bad = [points for finite, points in runs if not finite]
+    if not runs[0][0] or len(bad) < 2 or len(bad[-1]) > max(map(len, bad[:-1])):
+        return {}
+    last, again = runs[0][1][-1], runs[2][1][0]
+    good = next(point for point in runs[0][1] if point.loss == last.loss)  # a bar is redrawn with the loss before
+    if any(abs(point.loss or 0.0) >= GROWING * abs(good.loss or 0.0) for point in losses if _finite(point)):
+        return {}
+    words = ", ".join(f"{point.loss:.4g}{_at(point)}" for point in (good, bad[0][0], again))
+    return {"loss": "at_times", "bad_step": _step(bad[0][0]), "loss_course": words}
 
 
 def _course(finite: Iterable[ProgressPoint], lost: ProgressPoint) -> Mapping[str, str]:

@@ -7,7 +7,14 @@ import re
 from kb.model import ProgressPoint
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.progress.line_format import changed, line_around
-from kb.parsers.logs.progress.quantities import HELD_OUT_WORD, measure, parse_float, parse_int
+from kb.parsers.logs.progress.quantities import (
+    HELD_OUT_NAMES,
+    HELD_OUT_WORD,
+    find_loss,
+    measure,
+    parse_float,
+    parse_int,
+)
 from kb.regex.lazy import lazy_compile
 
 # A bar's label says what it counts; only bars without a label, or with one that ends in such a word, count steps.
@@ -25,6 +32,17 @@ _NO_TRAINING = lazy_compile(
 _IN_BRACKETS = lazy_compile(
     rb"\[([A-Za-z_-]{2,40}(?: [A-Za-z_-]{1,40}){1,6})\]$"
 )  # words alone, not what ends another bar
+# A metric in a label, such as "gen: -0.42;" or "lr 3.85e-05,"; a counter is a whole number.
+_METRIC = lazy_compile(
+    rb"(?<![\w/-])(?P<name>[A-Za-z][\w/-]{0,40})(?:[:=] {0,4}| )[-+]?(?:\d{1,12}\.\d{1,12}(?:[eE][-+]?\d{1,4})?|\d{1,4}[eE]-\d{1,4}|nan|inf)(?![\w.%/])[,;| ]{0,8}"
+)
+_OF_EVALUATION = lazy_compile(
+    rb"(?i)(?:^|[_/-])(?:"
+    + HELD_OUT_NAMES
+    + rb"|m?ap|m?iou|psnr|ssim|lpips|fid|bleu|rouge|[cw]er|auc|f1|acc|accuracy|precision|recall|dice|time|speed|fps)(?:$|[\d@_/-])"
+)
+_LEAST_METRICS = 2  # that a label of metrics alone has for its bar to count steps
+_COUNTS_EPOCHS = lazy_compile(rb"(?i)(?:^|\s)(?:train(?:ing)? )?epochs$")  # the label of a loop over epochs
 _NO_STEPS = 5000.0  # per second; what a bar without a label counts so fast are records
 _BAR = lazy_compile(
     rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})(?:\.\d{1,6})?"
@@ -67,10 +85,14 @@ def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
     if bar["drawn"] and (numbered := _RICH_EPOCH.search(label)) and step is not None and total is not None:
         step += int(numbered["epoch"]) * total
         total = total * (int(numbered["last"]) + 1) if numbered["last"] else None
+    if point.loss is None and not validation and row is None:
+        point = changed(point, loss=_loss_of_label(label, step))
     rate, epoch = parse_float(bar["rate"].replace(b"?", b"")), row or _LABEL_EPOCH.search(label)
     per_second = match[0].endswith(b"/s")
     if rate and per_second and rate >= _NO_STEPS and not label and point.loss is None:
         return None
+    if _COUNTS_EPOCHS.search(label) and point.step is None and point.loss is None:
+        return changed(point, epoch=float(step or 0), seconds=None)
     return changed(
         point,
         step=step if point.step is None else point.step,
@@ -120,8 +142,17 @@ def _is_training(label: bytes) -> bool:
         return _is_training(named[1])
     if label.endswith((b"]", b"}")):  # the end of another bar or dict, so this bar has no label
         return True
+    metrics = [metric["name"] for metric in _METRIC.finditer(label)]
+    if len(metrics) >= _LEAST_METRICS and not any(map(_OF_EVALUATION.search, metrics)):
+        label = _METRIC.sub(b"", label)
     words = [word for word in _WORD.findall(label.lower()) if word not in _NO_WORDS]
     return not words or (words[-1] in _TRAINING_WORDS and _NO_TRAINING.search(label) is None)
+
+
+def _loss_of_label(label: bytes, step: int | None) -> float | None:
+    """Return the training loss that a label tells. A zero is the placeholder before the first step, also in the next redraw."""
+    loss, held_out = find_loss(label) if step and b"oss" in label else (None, False)
+    return None if held_out or loss == 0.0 else loss
 
 
 _KERAS = lazy_compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:\[[=>.]{1,80}\]|\xe2\x94)")

@@ -87,7 +87,7 @@ _MEMORY = lazy_compile(
 _GLOBAL_STEP = lazy_compile(
     rb"(?:global_step(?P<pair>/max_steps)?|num_updates|current_steps)"
     + _TO
-    + rb"(?P<step>\d{1,12})(?:/(?P<total>\d{1,12}))?"
+    + rb"(?P<step>\d{1,12})(?!\d|\.\d{0,12}[1-9]|\.?\d{0,12}[eE][-+]?\d)(?:/(?P<total>\d{1,12}))?"  # 3.2e+4 is rounded
 )
 _STATED = {"grad_norm": _GRAD_NORM, "learning_rate": _RATE, "loss_scale": _SCALE, "memory": _MEMORY}
 _TOTAL = lazy_compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")

@@ -456,3 +456,21 @@ def test_the_architecture_that_a_line_names_is_not_asked_for(base: tuple[Knowled
     assert "build of PyTorch for sm_99" in named
     assert "Find the architecture" not in named
     assert "Find the architecture" in bare
+
+
+@pytest.mark.parametrize(
+    ("losses", "at_times"),
+    [
+        ("2.4 2.3 nan nan 2.2 2.1 nan", True),
+        ("2.4 2.3 nan 2.2 nan nan nan nan", False),  # they came to stay
+        ("2.4 2.3 nan 2.2e5 nan", False),  # finite values exploded, too
+    ],
+)
+def test_a_loss_that_is_nan_at_times_neither_broke_nor_exploded(
+    base: tuple[Knowledge, Matcher], losses: str, at_times: bool
+) -> None:
+    """Its finite values show that the weights are sound, so the batches of the bad steps are looked at."""
+    lines = (f"iteration {10 * at}/ 500 | loss: {x}\n" for at, x in enumerate(losses.split(), 1))
+    text = words(report(base, train="".join(lines)))
+    assert ("(2.3 at step 20, nan at step 30, 2.2 at step" in text) == at_times
+    assert ("learning rate" not in text) == at_times

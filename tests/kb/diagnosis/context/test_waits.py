@@ -42,3 +42,9 @@ def test_waits_that_agree_are_not_told() -> None:
     assert not told(timeout(1, "ALLREDUCE", 45) + timeout(0, "ALLREDUCE", 45))
     assert not told(timeout(1, "ALLREDUCE", 45))
     assert not told("".join(timeout(rank, "ALLREDUCE", 40 + rank) for rank in range(4)))
+
+
+def test_numbers_of_several_groups_are_not_compared() -> None:
+    """Lines that do not name their group are of several if a rank reports several numbers; ranks in one operation may be."""
+    assert not told(timeout(0, "ALLREDUCE", 120) + timeout(7, "ALLREDUCE", 80))
+    assert not told(timeout(0, "ALLREDUCE", 120) + timeout(0, "ALLREDUCE", 117) + timeout(7, "ALLGATHER", 80))

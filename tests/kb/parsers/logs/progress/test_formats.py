@@ -788,6 +788,10 @@ def test_bars_redrawn_on_one_line_are_read_one_by_one() -> None:
         (b"(Worker pid=9) Training Progress: ", True),
         (b"Epoch 2 loss 0.250: ", True),
         (b"{'loss': 0.25, 'epoch': 0.5}", True),
+        (b"critic: -0.988;gen: 0.119: ", True),
+        (b"Epoch 0, Loss 2.214, LR 1.92e-05: ", True),
+        (b"psnr: 20.1 ssim: 0.82: ", False),
+        (b"val_loss: 0.5, val_acc: 0.9: ", False),
         (b"Rollout generation: ", False),
         (b"Loading train steps: ", False),
         (b"Capturing CUDA graph shapes: ", False),
@@ -800,6 +804,27 @@ def test_a_bar_counts_where_its_label_says_so(label: bytes, is_progress: bool) -
     """A bar is progress where its label is about training, or where it has none but prefixes."""
     bar = b" 10%|#         | 5/50 [00:31<00:39,  3.80s/it]"
     assert (read_line(label + bar) is not None) == is_progress
+
+
+def test_the_loss_in_a_label_is_that_of_its_bar() -> None:
+    """But not the zero from before the first step; a step that is rounded does not replace the bar's own."""
+    bar = b" 10%|#         | 5/50 [00:31<00:39,  3.80s/it]"
+    losses = (b"Epoch 0, Loss nan, LR 3.85e-05:", b"Epoch 0, Loss 2.214, LR 1.9e-05:", b"Epoch 0, Loss 0.000:")
+    found = [read_line(label + bar) for label in losses]
+    assert [str(point.loss) for point in found if point] == ["nan", "2.214", "None"]
+
+    for count, step in ((b"3.2e+4", 32040), (b"32.5", 32040), (b"32039.0", 32039), (b"32039", 32039)):
+        line = b"Epoch 0:   6%|#  | 32040/500150 [6:28:43<94:39:17,  1.37it/s, loss=2.6, global_step=" + count + b"]"
+        point = read_line(line)
+        assert point is not None
+        assert point.step == step
+
+
+def test_a_bar_of_epochs_has_no_step() -> None:
+    """What it counts are epochs, and their number is not the run's number of steps."""
+    point = read_line(b"epochs:   1%|#         | 7/1000 [00:31<00:39,  3.80s/it]")
+    assert point is not None
+    assert (point.epoch, point.step, point.total, point.seconds) == (7.0, None, None, None)
 
 
 def test_the_offset_is_where_the_match_starts() -> None:
