@@ -223,7 +223,7 @@ def _ran_well(week: _Week, rows: Iterable[DigestRow]) -> Sum:
             there = latest.get(job)
             if there is None or there.at <= row.at:
                 latest[job] = row
-    return total(_hours_run(row) for row in latest.values() if row.phase in SOUND)
+    return total(_hours_run(row) for row in latest.values() if row.phase in SOUND and not row.overruled)
 
 
 def _hours_run(row: DigestRow) -> float | None:
@@ -337,7 +337,8 @@ def _record(kinds: _Kinds, weeks: int) -> AccuracyRecord:
     judged: Counter[str | None] = Counter()
     silent: Counter[str | None] = Counter()
     for row, count in kinds:
-        (silent if row.unanswered else judged)[row.judged] += count
+        # "nothing failed" is an answer, which people contradicted here
+        (silent if row.unanswered and row.verdict != "no_fault" else judged)[row.judged] += count
     answers = sum(judged[word] for word in JUDGED)
     return AccuracyRecord(
         weeks,

@@ -74,7 +74,16 @@ class DigestRow(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether something failed, whether diagnosed or not. If that is unknown, the report counts neither way."""
-        return self.verdict not in NOT_FAILED and self.phase not in SOUND
+        if self.verdict in NOT_FAILED:
+            return self.overruled
+        return self.phase not in SOUND
+
+    @property
+    def overruled(self) -> bool:
+        """Whether people named a fault where the bot saw none; that the run was cancelled is no fault of it."""
+        if self.verdict not in NOT_FAILED:
+            return False
+        return self.cause == "no_rule" or (self.cause == "fault" and self.said_fault not in (None, "cancelled"))
 
     @property
     def unanswered(self) -> bool:

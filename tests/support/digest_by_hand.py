@@ -113,10 +113,8 @@ def failures(ends: list[End], start: float, end: float) -> list[End]:
     """Those of a week, each end of a job once."""
     groups = defaultdict(list)
     for item in ends:
-        if item.report.verdict in ("no_fault", "insufficient_evidence") or item.report.phase in (
-            "stopped",
-            "completed",
-        ):
+        unseen = item.report.verdict in ("no_fault", "insufficient_evidence")
+        if not _named(item) if unseen else item.report.phase in ("stopped", "completed"):
             continue
         job = item.row.job_id
         key = (
@@ -128,6 +126,14 @@ def failures(ends: list[End], start: float, end: float) -> list[End]:
     best = [max(group, key=lambda item: (item.cause is not None, item.made, item.id)) for group in groups.values()]
     best = _without_parts(best, list(groups.values()))
     return sorted((item for item in best if start <= item.at < end), key=lambda item: (item.at, item.id))
+
+
+def _named(item: End) -> bool:
+    """Whether people named a fault."""
+    said = item.cause
+    return said is not None and (
+        said.cause == "no_rule" or (said.cause == "fault" and said.fault is not None and said.fault != "cancelled")
+    )
 
 
 def _without_parts(best: list[End], groups: list[list[End]]) -> list[End]:

@@ -194,10 +194,12 @@ def test_own_record(both):
     """Closed, right at the first place, within three, rightly none; rules fired and wrong; open."""
     digest, _, weeks, _, _ = both
     for record, ends in ((digest.record, weeks[-1]), (digest.long_record, [item for week in weeks for item in week])):
-        answered = [end.judged for end in ends if end.report.verdict == "fault"]
+        answered = [end.judged for end in ends if end.report.verdict in ("fault", "no_fault")]
         judged = [item for item in answered if item in ("right", "right_not_first", "wrong")]
         silent = [
-            end.judged for end in ends if end.report.verdict != "fault" and end.judged in ("wrong", "abstained_rightly")
+            end.judged
+            for end in ends
+            if end.report.verdict not in ("fault", "no_fault") and end.judged in ("wrong", "abstained_rightly")
         ]
         assert (sum(end.cause is not None for end in ends), len(ends)) == (record.closed.hits, record.closed.n)
         assert (judged.count("right"), len(judged)) == (record.top1.hits, record.top1.n)

@@ -58,6 +58,27 @@ def test_own_record(seed):
         assert line.wrong == share(sum(word != "right" for word in judged), len(judged))
 
 
+def test_a_fault_that_people_named_where_none_was_seen():
+    """It is a failure of its class; "nothing failed" was a wrong answer, "cannot be told" was none."""
+    start = WEEK.start(ZONE)
+    well = DigestRow(1, start + 1, start + 1, "no_fault", "completed", "a", gpus=8)
+    unclear = DigestRow(2, start + 2, start + 2, "insufficient_evidence", "unknown", "b")
+
+    def named(row: DigestRow, fault: str) -> DigestRow:
+        return row._replace(closed=True, cause="fault", said_fault=fault, judged="wrong")
+
+    def of(*rows: DigestRow):
+        return figures(rows, WEEK, ZONE, until=WEEK.end(ZONE))
+
+    assert of(well, unclear).record.closed.n == 0
+    assert of(well._replace(closed=True, cause="shown", judged="right"), unclear).record.closed.n == 0
+    assert of(named(unclear, "cancelled")).record.closed.n == 0
+    found = of(named(well, "cuda_oom"), named(unclear, "cuda_oom"))
+    assert (found.record.closed.hits, found.record.closed.n) == (2, 2)
+    assert (found.record.top1.hits, found.record.top1.n) == (0, 1)
+    assert (found.record.abstained.hits, found.record.abstained.n) == (0, 1)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_classes_and_what_is_new(seed):
     """Counts of each class in both weeks, and the classes and nodes of this week that were not there before."""
