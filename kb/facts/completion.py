@@ -46,6 +46,10 @@ _LEAST = 5.0  # seconds; a step line newer than this is always recent
 _FEW = 3  # minimum number of step lines for a pace
 _SHORT = 0.9  # share of the planned steps; below it, the last step is not the planned end
 _SHOWN = 512
+_STOPPED = (  # what a line after the last step can say against a normal end
+    (stopped_on_figures, "the program stopped its training"),
+    (asked_by_platform, "the platform asked the run to end"),
+)
 _ENDS = 3  # maximum number of reported ends kept per kind
 
 
@@ -243,12 +247,10 @@ def _against(facts: Facts) -> Iterator[EndSign]:
             yield EndSign("a save began and its end is not logged", index, saving.offset, saving.line)
         yield from _trouble_after_end(facts, index)
         last = stream.points[-1].offset if stream.points else -1
-        lines = [(at, line) for at, line in tail_lines(stream.summary) if at > last and stopped_on_figures(line)]
-        for at, line in lines[-1:]:
-            yield EndSign("the program stopped its training", index, at, line[:_SHOWN])
-        asked = [(at, line) for at, line in tail_lines(stream.summary) if at > last and asked_by_platform(line)]
-        for at, line in asked[-1:]:
-            yield EndSign("the platform asked the run to end", index, at, line[:_SHOWN])
+        after = [(at, line) for at, line in tail_lines(stream.summary) if at > last]
+        for says, what in _STOPPED:
+            for at, line in [(at, line) for at, line in after if says(line)][-1:]:
+                yield EndSign(what, index, at, line[:_SHOWN])
         broken = turned_to_nan(head_lines(stream.summary), tail_lines(stream.summary))
         if broken is not None:
             yield EndSign(

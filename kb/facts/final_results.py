@@ -7,9 +7,9 @@ nothing. Whether steps follow is not tested here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from kb.facts.run_ends import COLOUR, EndLine, not_saved, save_lost
+from kb.facts.run_ends import COLOUR, EndLine, has_word, not_saved, save_lost
 from kb.regex.lazy import lazy_compile
 
 _CUT = 400  # characters of a line that are searched
@@ -78,7 +78,7 @@ def _done_after_results(said: Sequence[tuple[int, str]]) -> tuple[int, str] | No
     The word alone ends a step of a program as often as the whole.
     """
     *before, last = said[-_RESULT_LINES:]
-    if len(last[1]) > _DONE_LONG or not _has(last[1], _DONE_WORDS) or _DONE.fullmatch(last[1]) is None:
+    if len(last[1]) > _DONE_LONG or not has_word(last[1], _DONE_WORDS) or _DONE.fullmatch(last[1]) is None:
         return None
     told = any(
         (_RESULT.search(line) and not save_lost(line) and not not_saved(line)) or _ELAPSED.search(line)
@@ -90,7 +90,7 @@ def _done_after_results(said: Sequence[tuple[int, str]]) -> tuple[int, str] | No
 def _final_figures(said: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     """Return the last line that names a figure as the final one, unless it is that of a part or such a line came before."""
     for offset, line in reversed(said[-_FINAL_LINES:]):
-        if not _has(line, ("final",)) or not _FINAL.search(line) or _OF_A_PART.search(line):
+        if not has_word(line, ("final",)) or not _FINAL.search(line) or _OF_A_PART.search(line):
             continue
         return (offset, line) if _once(line, said) else None
     return None
@@ -101,13 +101,13 @@ def _best_model_tested(said: Sequence[tuple[int, str]]) -> tuple[int, str] | Non
     tested = [
         place
         for place in range(max(0, len(said) - _AFTER_TEST), len(said))
-        if _has(said[place][1], ("test",)) and _TESTED.search(said[place][1])
+        if has_word(said[place][1], ("test",)) and _TESTED.search(said[place][1])
     ]
     if not tested or any(_TRAINED.search(line) for _, line in said[tested[-1] + 1 :]):
         return None
     for place in range(tested[-1] - 1, max(-1, len(said) - _TEST_LINES), -1):
         line = said[place][1]
-        if _has(line, ("load", "restor")) and _LOADS.search(line):
+        if has_word(line, ("load", "restor")) and _LOADS.search(line):
             trained = any(_TRAINED.search(earlier) for _, earlier in said[:place])
             return said[tested[-1]] if trained and _once(line, said) else None
     return None
@@ -115,7 +115,7 @@ def _best_model_tested(said: Sequence[tuple[int, str]]) -> tuple[int, str] | Non
 
 def _score_over_folds(said: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     """Return the last line, if it is a score under a header that names cross-validation."""
-    above = [line for _, line in said[-1 - _HEADER_LINES : -1] if _has(line, _FOLD_WORDS)]
+    above = [line for _, line in said[-1 - _HEADER_LINES : -1] if has_word(line, _FOLD_WORDS)]
     header = any(_OVER_FOLDS.fullmatch(line) for line in above)
     return said[-1] if header and _SCORE.fullmatch(said[-1][1]) else None
 
@@ -125,12 +125,6 @@ def _test_table(said: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     heads = (item for item in said[-_FINAL_LINES:] if "Test metric" in item[1] and "DataLoader" in item[1])
     head = next(heads, None)
     return head if head is not None and _once(head[1], said) else None
-
-
-def _has(line: str, words: Iterable[str]) -> bool:
-    """Whether a line has one of the words without which an expression matches nothing: most logs need none of them."""
-    low = line.lower()
-    return any(word in low for word in words)
 
 
 def _once(line: str, said: Sequence[tuple[int, str]]) -> bool:

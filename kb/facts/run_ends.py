@@ -238,7 +238,7 @@ def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
     last = lines[-LAST:]
     for place, (offset, line) in reversed(list(enumerate(last))):
         text = COLOUR.sub("", line[:_CUT])
-        if not _has(text, _END_WORDS) or quoted(text.encode()):
+        if not has_word(text, _END_WORDS) or quoted(text.encode()):
             continue
         settled = _NO_END.search(text) is None
         if (settled and _COMPLETED.search(text)) or (_EARLY.search(text) and not _SETTING.search(text)):
@@ -251,7 +251,7 @@ def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
 def stops_as_planned(line: str) -> bool:
     """Whether a line reports that the training stops early or at a limit, as its settings ask."""
     text = line[:_CUT]
-    if not _has(text, _END_WORDS) or quoted(text.encode()):
+    if not has_word(text, _END_WORDS) or quoted(text.encode()):
         return False
     early = _EARLY.search(text) is not None and _SETTING.search(text) is None
     return early or (_PLANNED.search(text) is not None and _NO_END.search(text) is None)
@@ -297,10 +297,11 @@ def stopped_on_figures(line: str) -> bool:
 def is_fatal(line: str) -> bool:
     """Whether a line reports that an error ended the program."""
     text = line[:_CUT]
-    return (_has(text, _FATAL_WORDS) and _FATAL.search(text) is not None) or _GLOG_FATAL.match(text) is not None
+    return (has_word(text, _FATAL_WORDS) and _FATAL.search(text) is not None) or _GLOG_FATAL.match(text) is not None
 
 
-def _has(text: str, words: Iterable[str]) -> bool:
+def has_word(text: str, words: Iterable[str]) -> bool:
+    """Whether a text has one of the words without which an expression matches nothing: most logs need none of them."""
     low = text.lower()
     return any(map(low.__contains__, words))
 

@@ -78,7 +78,6 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
     below = line_at(window, last)[1]
     if _SANDBOX.search(above) or _retries_below(window, below) or _carries_on_below(window, below):
         return True
-    below = line_at(window, last)[1]
     if _DOES_WITHOUT.search(above) and not above[:1].isspace():
         return _calm_after(window, below, least=1)
     return _carries_on(own, above) and _calm_after(window, below)
