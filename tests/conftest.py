@@ -7,8 +7,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -17,6 +17,8 @@ from hypothesis import settings
 
 from bot.rulebase.loader import Knowledge, knowledge
 from bot.runtime.paths import cache_dir
+
+BYTECODE = Path(__file__).parent / "kb" / "__pycache__"  # missing in a fresh checkout, until tests are imported
 
 pytest_plugins = ["pytester", "tests.support.left_processes"]
 
@@ -41,21 +43,28 @@ def pytest_collection() -> Generator[None, object, object]:
     """
     gc.disable()
     try:
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            _compiled_by_one_worker()
-        return (yield)
+        with _compiled_by_one_worker() if "PYTEST_XDIST_WORKER" in os.environ else nullcontext():
+            return (yield)
     finally:
         gc.freeze()
         gc.enable()
 
 
-def _compiled_by_one_worker() -> None:
-    """Load the rule base, which modules of tests do when they are imported: the first worker compiles it, the others wait."""
-    with suppress(OSError):
-        cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (cache_dir() / "tests.lock").open("w") as lock:
+@contextmanager
+def _compiled_by_one_worker() -> Iterator[None]:
+    """Load the rule base, which modules of tests do when they are imported: the first worker compiles it, the others wait.
+
+    In a fresh checkout they wait until it has collected: it compiles the modules, and Hypothesis reads their constants.
+    """
+    with ExitStack() as held:
+        with suppress(OSError):
+            cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = held.enter_context((cache_dir() / "tests.lock").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
             knowledge()
+            if BYTECODE.is_dir():
+                held.close()
+        yield
 
 
 @pytest.fixture(scope="session")
