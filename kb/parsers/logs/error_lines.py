@@ -36,7 +36,7 @@ _GLOG = lazy_compile(
     rb"|\d: (?P<fatal>F) [\w./+-]{1,240}:\d{1,7}\] "  # TensorFlow
 )
 _GAVE_UP = lazy_compile(
-    rb"\bCheck fail(?:ed|ure)\b|\bASSERT FAILED\b|\b[Aa]ssertion [`'\"(].{1,400} failed|\b[Aa]ssertion failed\b"
+    rb"\bCheck fail(?:ed|ure)\b|\bASSERT FAILED\b|\bfailed assertion [`']|\b[Aa]ssertion [`'\"(].{1,400} failed|\b[Aa]ssertion failed\b"
     rb"|\bpanicked at\b|^panic: |^fatal error: |^[Ff]atal: |\b[Ff]atal [Ee]rror\b|^Exception in thread \""
     rb"|\bLLVM ERROR: |^UNREACHABLE executed|^pure virtual method called|\bterminating due to uncaught exception"
     rb"|\b[Uu]n(?:caught|handled) exception\b|^terminate called |^libc\+\+abi: |^\*\*\* [A-Z][\w .]{2,60} \*\*\*$|^Aborted\b"
@@ -128,7 +128,7 @@ def _read(window: bytes, at: int) -> tuple[Structure, ...]:
 READERS: tuple[Reader, ...] = (
     Reader(
         name="fatal_line",
-        trigger=r"Check fail(?:ed|ure)|ASSERT FAILED|[Aa]ssertion [`'\"(].*failed|[Aa]ssertion failed|panicked at |panic: "
+        trigger=r"Check fail(?:ed|ure)|ASSERT FAILED|failed assertion [`']|[Aa]ssertion [`'\"(].*failed|[Aa]ssertion failed|panicked at |panic: "
         r"|[Ff]atal [Ee]rror|[Ff]atal: |Exception in thread \"|LLVM ERROR: |UNREACHABLE executed|pure virtual method called"
         r"|uncaught exception|Uncaught exception|nhandled exception|libc\+\+abi: |\bCRITICAL\b|\bFATAL\b|\bSEVERE\b|\bPANIC\b",
         read=_read,

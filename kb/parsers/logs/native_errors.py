@@ -32,6 +32,10 @@ _BSD = lazy_compile(
     rb"Assertion failed: \((?P<message>[^\n]{1,600})\), function (?P<function>[^,\n]{1,300}), "
     rb"file (?P<file>[^,\n]{1,300}), line (?P<line>\d{1,7})"
 )
+# Apple's Metal, and the C library of older BSDs; the message may go on in the next line
+_METAL = lazy_compile(
+    rb"(?P<where>(?:-\[[^\]\n]{1,200}\]|[^\s:'\"]{1,400}):\d{1,7}): failed assertion [`'](?P<message>[^\n]{1,600}?)(?:'|$)"
+)
 _GLOG = lazy_compile(
     rb"(?:(?:^|[\s\]:>\[])F(?:\d{4}|\d{8}) (?:\d\d:\d\d:\d\d|00:00:\d{10})(?:\.\d{1,9})? {1,8}(?:\d{1,9} )?|\d: F )"
     rb"(?P<where>[\w./+-]{1,240}:\d{1,7})\] ?(?P<message>[^\n]{0,2000})"
@@ -102,14 +106,14 @@ def _place(found: re.Match[bytes]) -> str:
 def _read_assertion(window: bytes, at: int) -> tuple[Structure, ...]:
     line, prefix, _ = _said(window, at)
     line = plain(line)
-    found = _GLIBC.search(line) or _MUSL.search(line) or _BSD.search(line)
+    found = _GLIBC.search(line) or _MUSL.search(line) or _BSD.search(line) or _METAL.search(line)
     if found is None or b": block: [" in line:
         return ()
     fields: dict[str, Scalar] = {
         "type": "assertion",
         "message": text(found["message"], _MESSAGE),
         "where": _place(found),
-        "frames": text(found["function"], 300),
+        "frames": text(found.groupdict().get("function"), 300),
     }
     return _structure(window, at, prefix, fields)
 
@@ -205,7 +209,11 @@ def _read_go(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 READERS: tuple[Reader, ...] = (
-    Reader(name="assertion", trigger=r"Assertion [`'].*failed|Assertion failed: ", read=_read_assertion),
+    Reader(
+        name="assertion",
+        trigger=r"Assertion [`'].*failed|Assertion failed: |failed assertion [`']",
+        read=_read_assertion,
+    ),
     Reader(
         name="fatal_check",
         trigger=r"Check fail(?:ed|ure): |F0000 00:00:\d",

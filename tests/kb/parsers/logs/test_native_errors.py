@@ -27,6 +27,20 @@ from tests.support.parsing import one, structures
         ("Assertion failed: n > 0 (ring.c: pop: 88)\n", "assertion", "n > 0", "ring.c:88", "pop"),
         ("Assertion failed: (n > 0), function pop, file ring.c, line 88.\n", "assertion", "n > 0", "ring.c:88", "pop"),
         (
+            "/System/Volumes/kit/Buffers.mm:71: failed assertion `[Pool, grow:] Error: no room'\n",
+            "assertion",
+            "[Pool, grow:] Error: no room",
+            "/System/Volumes/kit/Buffers.mm:71",
+            "",
+        ),
+        (
+            "-[_Queue add:to:]:52: failed assertion `the message goes on\n",
+            "assertion",
+            "the message goes on",
+            "-[_Queue add:to:]:52",
+            "",
+        ),
+        (
             "libc++abi: terminating due to uncaught exception of type std::out_of_range: map::at\n",
             "std::out_of_range",
             "map::at",
