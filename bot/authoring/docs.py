@@ -129,7 +129,11 @@ def _own_advice(rule: Rule) -> Iterator[list[str]]:
         yield [_link(rule), rule.advice, cell(in_every_case(rule.because or ""))]
     for row in _rows(rule):
         if row.advice is not None:
-            yield [f"{_link(rule)}: {cell(row.title)}", row.advice, cell(in_every_case(row.because or ""))]
+            yield [
+                f"{_link(rule)}: {cell(in_every_case(row.title))}",
+                row.advice,
+                cell(in_every_case(row.because or "")),
+            ]
 
 
 def faults_of(rule: Rule) -> set[str]:
@@ -215,7 +219,7 @@ def _table(rule: Rule, rulebook: Rulebook) -> list[str]:
     rows = [
         [
             cell(row.key) or "any other",
-            cell(row.title),
+            cell(in_every_case(row.title)),
             "" if row.ignore else row.fault or rule.fault,
             "harmless" if row.ignore else _role(row.role or rule.role),
             "; ".join(cell(rulebook.actions[item.action].title) for item in row.remediation),

@@ -49,7 +49,7 @@ class Finding:
     @property
     def title(self) -> str:
         """The title of the table row, or of the rule if it has no table."""
-        return self.row.title if self.row else self.rule.title
+        return self.fill(self.row.title if self.row else self.rule.title)
 
     @property
     def is_symptom(self) -> bool:

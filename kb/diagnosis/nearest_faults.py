@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import Rule
+from kb.rulebase.texts import in_every_case
 from kb.values import dataclass
 
 MOST = 3
@@ -63,7 +64,7 @@ def nearest_faults(lines: Sequence[str], rules: Iterable[Rule]) -> tuple[NearFau
             scored.append((score, rule, shared))
     found: dict[str, NearFault] = {}
     for _, rule, shared in sorted(scored, key=lambda item: (-item[0], item[1].id)):
-        found.setdefault(rule.fault, NearFault(rule.fault, rule.id, rule.title, shared))
+        found.setdefault(rule.fault, NearFault(rule.fault, rule.id, in_every_case(rule.title), shared))
     return tuple(found.values())[:MOST]
 
 

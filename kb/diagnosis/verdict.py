@@ -317,7 +317,7 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts, completion: 
         return "degraded"  # the fault slows a run down and has not ended this one
     if verdict == "fault" and ranked:
         went_on = completion.bad_state is None and script_went_on(ranked[0].best.first, facts)
-        return "unknown" if went_on else _phase_of(ranked[0].best, facts, completion)
+        return "unknown" if went_on else _phase_of(ranked, facts, completion)
     return "stopped" if completion.how == "stopped" else "failed"
 
 
@@ -330,8 +330,10 @@ def _died(facts: Facts, completion: Completion) -> bool:
     return completion.bad_state is not None or raised or any(map(_cut_in_traceback, facts.of_kind("job")))
 
 
-def _ended_by_itself(facts: Facts, completion: Completion) -> Phase | None:
-    """Return how a run ended that a fault did not end: its user stopped it, or it reports its end; None if it may still run."""
+def _ended_later(others: Sequence[Ranked], facts: Facts, completion: Completion) -> Phase | None:
+    """Return how a run ended that a fault did not end: it was stopped, or it reports its end; None if it may still run."""
+    if any(item.best.fault.id in STOPS for item in others):
+        return "stopped"
     for index, item in facts.structures("exception"):
         interrupted = item.fields.get("type") == "KeyboardInterrupt"
         if interrupted and not facts.survived(index, item.offset, item.time, item.resource.rank):
@@ -339,12 +341,13 @@ def _ended_by_itself(facts: Facts, completion: Completion) -> Phase | None:
     return "completed" if completion.reported and completion.how in ("completed", "unknown") else None
 
 
-def _phase_of(best: Finding, facts: Facts, completion: Completion) -> Phase:
-    """Return the state in which a fault leaves a run."""
+def _phase_of(ranked: Sequence[Ranked], facts: Facts, completion: Completion) -> Phase:
+    """Return the state in which the first of the faults leaves a run; one that outlives it may be followed by its end."""
+    best = ranked[0].best
     if best.fault.outlives and not _died(facts, completion):
         over = best.row is not None and best.row.advice == "none"  # by the end of the logs
         unknown: Phase = completion.how if completion.proven else "unknown"
-        return unknown if over else _ended_by_itself(facts, completion) or "degraded"
+        return unknown if over else _ended_later(ranked[1:], facts, completion) or "degraded"
     if best.fault.id in STOPS:
         return "stopped"
     if best.rule.family == "hang" and facts.evidence.hang.votes:  # a probe saw the run alive

@@ -100,7 +100,7 @@ _RECOMPUTES = lazy_compile(
     r"|\brecompute[_-]granularity['\"]?[ .:=]{1,60}['\"]?(?:full|selective)\b|\bapplied (?:full |selective )?activation checkpointing\b"
 )
 _ONE_SAMPLE = lazy_compile(
-    r"(?i)\b(?:(?:device_)?(?:train_)?micro_?[_-]?batch(?:[_-]size)?(?:_per_gpu)?|per_device_(?:train_)?batch_size|batch_size_per_(?:gpu|device))['\"]?[ .:=]{1,60}['\"]?1(?![\w.])"
+    r"(?i)\b(?:(?:device_)?(?:train_)?micro_?[_-]?batch(?:[_-]size)?(?:_per_gpu)?|per_device_(?:train_)?batch_size|batch_size_per_(?:gpu|device)|instantaneous batch size per device)['\"]?[ .:=]{1,60}['\"]?1(?![\w.])"
 )
 _ADVISED = lazy_compile(
     r"(?i)\b(?:consider|try|please|rerun|run|running|passing|use|setting|set|with|if)\b.{0,60}(?:_LAUNCH_BLOCKING|_SERIALIZE_KERNEL|ALLOC_CONF|_DEBUG|expandable_segments)"

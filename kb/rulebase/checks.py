@@ -275,7 +275,7 @@ def _unknown_key(node: Node | None, name: str, what: str, known: Collection[str]
 
 def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Fault]:
     """Yield faults in the holes, conditions and actions of a rule or row."""
-    texts = [part.get(key) for key in (*PROSE, "lies_in")]
+    texts = [part.get(key) for key in ("title", *PROSE, "lies_in")]
     known = {*captured, *CIRCUMSTANCES}
     remediation = part.get("remediation")
     for step in remediation.parts() if remediation is not None else ():

@@ -50,6 +50,9 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "waits": (),  # the different collectives in which its ranks wait, such as "rank 0 in ALLGATHER (number 12), rank 1 in ..."
     "crash_stack": ("none",),  # of crashes: no log of the job has a stack that a crash printed
     "calls": ("yes",),  # its line called what raised the exception
+    "in_library": ("yes",),  # its exception was raised in a library, and no line of the run's own code is near
+    "loader": ("main", "worker"),  # the process in whose traceback a data loader fetches
+    "sizes": ("yes",),  # its line states the sizes that do not fit
     "raising": (),  # the innermost frame of its exception, of whatever code
     "raised_before": (),  # the exception of a reader or worker that the line speaks of
     "raised_in": (),  # its innermost frame of the run's own code

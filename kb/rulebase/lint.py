@@ -15,7 +15,7 @@ from kb.rulebase.condition_parts import names
 from kb.rulebase.patterns import literal_regex
 from kb.rulebase.rule import Pattern, Rule, Rulebook, TableRow
 from kb.rulebase.rulebook import Positions
-from kb.rulebase.texts import gaps
+from kb.rulebase.texts import gaps, in_every_case
 
 MATCH_TESTS = 2
 SILENT_TESTS = 1
@@ -90,14 +90,14 @@ def _unwritten(rule: Rule, places: Positions) -> Iterator[Fault]:
 
 
 def _texts(rule: Rule, places: Positions, *, referenced: bool = True) -> Iterator[Fault]:
-    if len(rule.title) > TITLE:
+    if len(in_every_case(rule.title)) > TITLE:
         yield places.fault(rule, "title", f"the title has {len(rule.title)} characters, more than {TITLE}")
     rows = tuple(rule.table.rows.items()) if rule.table else ()
     sourced = any(row.reference for _, row in rows)
     for key, row in rows:
         if sourced and row.reference is None:
             yield places.fault(rule, f"table.rows.{key}", "no reference", "other rows of this table have one")
-        if len(row.title) > TITLE:
+        if len(in_every_case(row.title)) > TITLE:
             path = f"table.rows.{key}.title"
             yield places.fault(rule, path, f"the title has {len(row.title)} characters, more than {TITLE}")
     if rule.status == "deprecated":

@@ -18,6 +18,8 @@ _EVALUATES = lazy_compile(
     r"|compute_metrics|calc(?:ulate)?_(?:psnr|ssim|fid|metrics))$"
     r"|lightning\S{0,80}/loops/(?:\w{1,40}/)?(?:evaluation|prediction)_\w{1,40}\.py:\d{1,6} in "
 )
+# of the run's own code; libraries switch a model's mode, or compute an expression, with it
+_OWN_EVALUATION = lazy_compile(r" in eval$")
 # what validates settings and records evaluates nothing
 _OF_SETTINGS = lazy_compile(
     r"(?i)(?:config|cfg|schema|settings|arguments|pydantic|omegaconf|hydra|marshmallow|attrs?/)[^:]{0,60}:\d"
@@ -106,6 +108,8 @@ def activity(frames: Sequence[str], *, evaluates: bool = False) -> Stage | None:
         for known, stage in _ACTIVITIES:
             if known.search(frame) and not (stage == "evaluating" and _OF_SETTINGS.search(frame)):
                 return stage
+        if _OWN_EVALUATION.search(frame) and not LIBRARY.search(frame):
+            return "evaluating"
         if (called or predicts) and _TRAINING.search(frame):
             return "evaluating" if predicts or evaluates else "iterating"
         called = called or _COMPUTES.search(frame) is not None

@@ -34,6 +34,7 @@ OF_LINE = frozenset(
         "device_name",
         "free",
         "says",
+        "sizes",
     }
 )  # of what the decisive line states (kb.diagnosis.context.line_words)
 
@@ -42,7 +43,9 @@ def asked_for(best: Finding) -> frozenset[str]:
     """Return the names that the texts of a finding depend on."""
     parts = [part for part in (best.row, best.rule, best.fault) if part is not None]
     texts = [
-        getattr(part, name, None) for part in parts for name in ("summary", "cause", "impact", "because", "lies_in")
+        getattr(part, name, None)
+        for part in parts
+        for name in ("title", "summary", "cause", "impact", "because", "lies_in")
     ]
     names = set[str]()
     for part in parts:

@@ -7,15 +7,23 @@ from collections.abc import Set as AbstractSet
 
 from kb.diagnosis.context.bad_numbers import reports_bad_numbers
 from kb.diagnosis.context.circumstances import OF_LINE
-from kb.diagnosis.context.own_frame import CodePlace, own_frame, raising_frame
+from kb.diagnosis.context.own_frame import CodePlace, loading_process, own_frame, raising_frame
 from kb.diagnosis.context.waits import different_waits
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
 from kb.facts.chained_exceptions import LINK, structure_start
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
+from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import head_lines, tail_lines
 
-_STACKS = ("native_crash", "stack_dump")  # structures of what a process prints of its own crash, often with frames
+_DUMPED = lazy_compile(r"\(core dumped\)")  # a shell's line, which no frames follow
+# frames as MPI, UCX, TVM, gdb and the C library print them
+_FRAMES = lazy_compile(r"#\d{1,3} |\[ ?\d{1,3}\] /|==== backtrace|\b\d{1,3} {1,8}0x[0-9a-f]{6,}|\(\+0x[0-9a-f]{2,12}\)")
+_NEAR = 4096  # bytes from the line that announces a download to that of its failure
+_TARGET = lazy_compile(
+    r"\b(?i:(?:download|copy|extract|unpack|writ|sav)ing)\b.{1,300}? (?:to|into) [\"']?((?:/|\.{1,2}/|~/)[\w./~@%+=-]{1,200})"
+)
 
 
 def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
@@ -25,7 +33,7 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
     told = (
         first.kind in LAUNCHER_KINDS and sum(1 for _ in facts.of_kind("job")) > 1
     )  # the rank may have a log of its own
-    place = own_frame(first, facts) if asked & {"frame", "calls"} else CodePlace()
+    place = own_frame(first, facts) if asked & {"frame", "calls", "in_library"} else CodePlace()
     frame, calls = (place.caller, True) if place.caller and "raising" in asked else (place.frame, place.calls)
     found = {
         "log": "" if told else facts.streams[first.stream].summary.ref.uri,
@@ -33,14 +41,17 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         "frame": frame,
         "calls": "yes" if calls else "",
         "raising": raising_frame(first, facts) if "raising" in asked else "",
+        "in_library": "yes" if place.in_library and not place.caller else "",
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
+    if "loader" in asked:
+        found["loader"] = loading_process(first, facts)
     if "numbers" in asked:
         found["numbers"] = "bad" if reports_bad_numbers(first, facts) else ""
     if "waits" in asked:
         found["waits"] = different_waits(first, facts)
     if "crash_stack" in asked:
-        found["crash_stack"] = "" if any(facts.structures(kind) for kind in _STACKS) else "none"
+        found["crash_stack"] = "" if _shows_stack(facts) else "none"
     if "looked_for" in asked:
         found["looked_for"] = _looked_for(first, facts)
     if asked & OF_LINE:
@@ -48,12 +59,19 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
 
         found |= with_end(of_lines(best.signals, asked), _others(ranked))
     if "path" in asked and not found.get("path"):
-        found["path"] = _saved_to(first, facts)
+        found["path"] = _saved_to(first, facts) or _written_to(first, facts)
+    found |= _of_few(best.captures.get("package"), first, facts, asked)
+    return {name: value for name, value in found.items() if value}
+
+
+def _of_few(package: str | None, first: Signal, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
+    """Return the words that only rules on installers, imports and the loss ask for."""
+    found: dict[str, str] = {}
     if asked & {"installing", "install_error"}:
         from kb.diagnosis.context.installers import of_installer  # noqa: PLC0415 - only rules on installers ask for it
 
         found |= of_installer(first, facts)
-    if "conflict" in asked and (package := best.captures.get("package")):
+    if "conflict" in asked and package:
         from kb.diagnosis.context.installers import of_conflict  # noqa: PLC0415 - only rules on imports ask for it
 
         found["conflict"] = of_conflict(first, facts, package)
@@ -61,7 +79,17 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         from kb.diagnosis.context.losses import of_losses  # noqa: PLC0415 - only rules on the loss ask for it
 
         found |= of_losses(first, facts)
-    return {name: value for name, value in found.items() if value}
+    return found
+
+
+def _shows_stack(facts: Facts) -> bool:
+    """Whether the logs hold what a process prints of its own crash, often with frames, or lines that look like frames."""
+    if facts.structures("stack_dump"):
+        return True
+    if any(not _DUMPED.search(item.line) for _, item in facts.structures("native_crash")):
+        return True
+    kept = (line for stream in facts.of_kind("job") for _, line in tail_lines(stream.summary))
+    return any(_FRAMES.search(line) for line in kept)
 
 
 def _others(ranked: Ranked) -> Iterator[Signal]:
@@ -74,6 +102,16 @@ def _saved_to(first: Signal, facts: Facts) -> str:
     """Return the path of the save that had begun, and not ended, when the first line of a finding was written; empty without it."""
     saves = [item for item in facts.streams[first.stream].checkpoints if item.offset <= first.offset]
     return str(saves[-1].fields.get("path") or "") if saves and saves[-1].fields.get("event") == "save_begin" else ""
+
+
+def _written_to(first: Signal, facts: Facts) -> str:
+    """Return the file that the last line before a finding names as the target of a download or a copy; empty without one."""
+    low = chain_span(first, facts)[0]
+    summary = facts.streams[first.stream].summary
+    kept = sorted({*head_lines(summary), *tail_lines(summary)})
+    near = [line for offset, line in kept if low - _NEAR <= offset < low]
+    named = [found[1] for line in near if (found := _TARGET.search(line)) is not None]
+    return named[-1].rstrip(".") if named else ""
 
 
 def _looked_for(first: Signal, facts: Facts) -> str:

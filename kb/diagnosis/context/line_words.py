@@ -58,6 +58,10 @@ _SAID = lazy_compile(
     r"|\b[A-Z]\w{0,60}(?:Error|Exception|Failure)(?:\([\w. ]{1,60}\))?: (?P<raised>\S[^\n]{2,400})"
     r"|\berror: (?P<printed>(?:unrecognized|argument|the following|ambiguous|invalid|no such option)\b[^\n]{2,400})"
 )
+# of a message about shapes: two lists, products or counts
+_SIZES = lazy_compile(
+    r"[\[(]\d{1,12}(?:, ?\d{0,12}){0,12}[\])]|\b\d{1,9}x\d{1,9}\b|\b(?:size|length|shape|dim(?:ension)?)(?: of)? \(?\d{1,12}|\bgot \d{1,12}"
+)
 _PASSED_ON = lazy_compile(r"Caught \w{1,80} in (?:replica|DataLoader worker|pin memory thread)")
 _RAISES = lazy_compile(r"\s{0,80}raise [\w.]{1,120}\(")
 _SOURCE = 400  # bytes from a `raise` in a traceback to the exception's own line
@@ -95,6 +99,7 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
         ("package", _package),
         ("missing", missing_in),
         ("temp", _temporary),
+        ("sizes", _sizes),
     ):
         if name in asked:
             found[name] = stated_by(text)
@@ -135,6 +140,11 @@ def missing_in(text: str) -> str:
 def _temporary(text: str) -> str:
     """Return "yes" if what a message names as missing lies in a folder that a program made for itself."""
     return "yes" if _TEMPORARY.search(missing_in(text)) else ""
+
+
+def _sizes(text: str) -> str:
+    """Return "yes" if a message states at least two different sizes."""
+    return "yes" if len({stated[0] for stated in _SIZES.finditer(text)}) > 1 else ""
 
 
 def _free(text: str) -> str:

@@ -41,6 +41,7 @@ _OF_CODE = frozenset(
 )
 _LATE = "cuda_memory_access"  # the host is told of it at a later call
 _OF_SERVICES = frozenset({"external_network", "access_denied"})
+_ASYNCHRONOUS = lazy_compile(r"might be asynchronously reported")
 _PACKAGE = lazy_compile(r"(?:site|dist)-packages[/\\](\w{2,40})[/\\]")
 
 
@@ -72,8 +73,17 @@ def _own_code(best: Finding, facts: Facts, told: str) -> str:
         return f"The line is `{place.source}`." if place.source and place.source not in told else ""
     if place.caller and _is_named(place.caller, told):
         return ""
+    if _told_late(best):
+        return f"It was reported at {place.frame}; an earlier call may have caused it."
     calls = f", calling {package}" if package and package not in told and best.fault.id in _OF_SERVICES else ""
     return f"The code was at {place.frame}{calls}{f': `{place.source}`' if place.source else ''}."
+
+
+def _told_late(best: Finding) -> bool:
+    """Whether a device tells its host of such an error at a later call, as far as kernels are not launched one by one."""
+    told = f"{best.first.line}\n{best.first.captures.get('message', '')}"
+    late = best.fault.id == "device_assert" or _ASYNCHRONOUS.search(told) is not None
+    return late and best.captures.get("blocking") != "on"
 
 
 def _is_named(frame: str, told: str) -> bool:

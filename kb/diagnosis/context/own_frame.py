@@ -31,10 +31,14 @@ _LOOP = lazy_compile(
     r"_?(?:inner_)?(?:train(?:ing)?(?:_loop|_step)?|fit|evaluate|predict|map|_map_single|learn)|_inner_training_loop"
 )
 _LOOKS_UP = lazy_compile(r"__(?:getattr|getattribute|getitem|missing)__")
+_FETCHES = lazy_compile(r"torch/utils/data/_utils/fetch\.py:\d{1,6} in fetch")
+_IN_WORKER = lazy_compile(r"torch/utils/data/_utils/worker\.py|in DataLoader worker process")
 _MESSAGE = lazy_compile(r", ?\(?[frb]{0,2}[\"'].*")  # of an assertion, behind what it checks
 _DEEP = 4  # frames of other libraries below, from which on the run's own line does not show what failed
 _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown
+_INSTALLED = lazy_compile(r".*(?:site|dist)-packages[/\\](.+)")
+_LONGER = range(_SHOWN, _SHOWN + 2)  # separators in the path of a package's file that would lose the package
 
 
 class ParsedFrames(NamedTuple):
@@ -65,13 +69,14 @@ class CodePlace(NamedTuple):
     """A place in the code, as `folder/file.py:12 in function`, with the line of the program there, if the traceback shows it.
 
     `calls`: what failed lies in what it calls, not in its own line. `caller`: of a library's place, the run's own line
-    that called the library.
+    that called the library. `in_library`: it is a line of a library, or no line of the run's own code is in the traceback.
     """
 
     frame: str = ""
     calls: bool = False
     source: str = ""
     caller: str = ""
+    in_library: bool = False
 
 
 def own_frame(signal: Signal, facts: Facts) -> CodePlace:
@@ -82,10 +87,11 @@ def own_frame(signal: Signal, facts: Facts) -> CodePlace:
         own = [*(item for item in raised if item.fields.get("chain") == 0 and _beside(item, own[0])), *own]
     found = next(((parts, item) for item in own if (parts := frames_of(item)) is not None), None)
     if found is None:
-        return CodePlace()
+        return CodePlace(in_library=any(item.fields.get("frames") for item in own))
     parts, item = found
     caller = _shown(parts.own) if parts.place is not parts.own and not parts.loops else ""
-    return CodePlace(_shown(parts.place), parts.calls, _source_of(parts.place, item), caller)
+    library = LIBRARY.search(parts.place[0]) is not None
+    return CodePlace(_shown(parts.place), parts.calls, _source_of(parts.place, item), caller, library)
 
 
 def first_frame(signal: Signal, facts: Facts) -> str:
@@ -100,6 +106,15 @@ def raising_frame(signal: Signal, facts: Facts) -> str:
     """Return the innermost frame of the traceback with a line, of the run's code or a library; empty without one."""
     raised = (str(item.fields.get("frames") or "").splitlines() for item in exceptions_at(signal, facts))
     return next((shown_frame(frames[-1]) for frames in raised if frames), "")
+
+
+def loading_process(signal: Signal, facts: Facts) -> str:
+    """Return the process in which a data loader fetched, "main" or "worker", by the frames of a traceback; empty without them."""
+    raised = exceptions_at(signal, facts)
+    frames = "\n".join(str(item.fields.get("frames") or "") for item in raised)
+    if _IN_WORKER.search(frames) or any(_IN_WORKER.search(str(item.fields.get("message") or "")) for item in raised):
+        return "worker"
+    return "main" if _FETCHES.search(frames) else ""
 
 
 def exceptions_at(signal: Signal, facts: Facts) -> list[Structure]:
@@ -145,5 +160,7 @@ def shown_frame(frame: str) -> str:
 
 def _shown(frame: re.Match[str]) -> str:
     between = "/" if "/" in frame["file"] else "\\"  # the latter on Windows
-    file = between.join(frame["file"].split(between)[-_SHOWN:])
+    package = _INSTALLED.search(frame["file"])
+    whole = package is not None and package[1].count(between) in _LONGER
+    file = package[1] if package is not None and whole else between.join(frame["file"].split(between)[-_SHOWN:])
     return file if frame["function"] in (None, "<module>") else f"{file} in {frame['function']}"

@@ -204,11 +204,12 @@ def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Pl
     """
     captures = signal.captures
     names = [captures.get(name, "") for name in _NAMING]
-    if captures.get("launcher"):
+    stated = signal.kind == "line" and captures.get("node", "")  # what a rule reads as the node that its line is about
+    if captures.get("launcher") or stated:
         names.append(captures.get("node", ""))
     told = [host for name in names for host in _expand_hosts(name)]
     found = [node for node in map(places.known, told) if node is not None]
-    if not found and finding.fault.id == "node_lost":
+    if not found and (finding.fault.id == "node_lost" or stated):
         found = told
     if not found and (match := _NAMED.search(signal.line)):
         name = next((part for part in match.groups() if part), "")

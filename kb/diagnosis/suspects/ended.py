@@ -42,6 +42,8 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
         return ()
     if len({found[1] for signal in best.signals for found in _WORKER.finditer(signal.line)}) > 1:
         return ()  # workers of several processes
+    if len({(who.node, who.pid) for who in (item.resource for item in best.signals) if who.pid is not None}) > 1:
+        return ()
     ended = _task(best, layout) or _local(_numbered(best, layout), layout)
     why = NOT_STOPPED if _others_stopped(layout) else BY_LAUNCHER
     if ended is not None and ended.local is not None:
