@@ -18,7 +18,6 @@ from kb.model import Prefilter
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
 from kb.regex.re_tree import REPEATS, parsed, sre
-from kb.rulebase.codec import digest
 from kb.rulebase.patterns import literal_regex
 from kb.rulebase.recurring_lines import RECURRING
 from kb.rulebase.rule import Rulebook
@@ -85,7 +84,7 @@ def prefilter(rulebook: Rulebook) -> Prefilter:
         findable = {way for way in found if words_of(way)}
         ways |= findable
         uncovered += len(findable) < len(found)
-    return Prefilter(cover(ways), uncovered, digest(rulebook), TELLING_WORDS, left_out)
+    return Prefilter(cover(ways), uncovered, rulebook.digest, TELLING_WORDS, left_out)
 
 
 def wanted(rulebook: Rulebook) -> Iterator[str]:

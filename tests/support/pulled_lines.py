@@ -11,12 +11,11 @@ import yaml
 
 from bot.collection.bundle_writer import BundleWriter
 from bot.diagnosis.diagnose import diagnose_bundle
-from bot.rulebase.loader import Knowledge, knowledge
+from bot.rulebase.loader import Knowledge, knowledge, prefilter_of
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, Spool
 from connectors.log_stores.query_plan import fetch_lines
 from connectors.log_stores.store_queries import LogStore
 from kb.model import Gap, Prefilter
-from kb.scanning.prefilter import prefilter
 from tests.support import stored_logs
 
 
@@ -24,7 +23,7 @@ from tests.support import stored_logs
 def known() -> tuple[Knowledge, Prefilter]:
     """The rulebook, and its words."""
     found = knowledge()
-    return found, prefilter(found.rulebook)
+    return found, prefilter_of(found)
 
 
 def first(folder: Path) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from bot.rulebase.loader import knowledge
+from bot.rulebase.loader import Knowledge, prefilter_of
 from kb.model import Prefilter
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
@@ -15,7 +15,7 @@ from kb.rulebase.recurring_lines import RECURRING
 from kb.rulebase.rule import Rulebook
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern
 from kb.scanning.plan import active
-from kb.scanning.prefilter import cover, prefilter, wanted, ways_of, words_of
+from kb.scanning.prefilter import Way, cover, prefilter, wanted, ways_of, words_of
 from tests.support.paths import BUNDLES, ROOT
 
 MOST_WORDS = 1000  # queries of log stores have limits: 1,024 clauses, some kilobytes
@@ -23,15 +23,21 @@ LINE = re.compile(r"[^\r\n]+")
 
 
 @pytest.fixture(scope="module")
-def rulebook() -> Rulebook:
+def rulebook(known: Knowledge) -> Rulebook:
     """The rules as they are."""
-    return knowledge().rulebook
+    return known.rulebook
 
 
 @pytest.fixture(scope="module")
-def found(rulebook: Rulebook) -> Prefilter:
-    """Their words."""
-    return prefilter(rulebook)
+def found(known: Knowledge) -> Prefilter:
+    """Their words, as the first process computed and kept them."""
+    return prefilter_of(known)
+
+
+@pytest.fixture(scope="module")
+def ways_by_regex(rulebook: Rulebook) -> dict[str, tuple[Way, ...]]:
+    """The ways of every regex that is searched for."""
+    return {regex: ways_of(regex) for regex in sorted(set(wanted(rulebook)))}
 
 
 def has_word(found: Prefilter, line: str) -> bool:
@@ -63,21 +69,22 @@ def test_ways(regex: str, expected: list[set[str]]) -> None:
     assert {frozenset(group) for group in expected} == ways(regex)
 
 
-def test_every_way_is_covered(rulebook: Rulebook, found: Prefilter) -> None:
+def test_every_way_is_covered(ways_by_regex: dict[str, tuple[Way, ...]], found: Prefilter) -> None:
     """By construction: each way that any word can find has one of the words within one of its runs."""
+    runs = {run for ways in ways_by_regex.values() for way in ways for run in way}
+    hit = {run for run in runs if any(word in run for word in found.words)}
     left = [
-        (regex, way)
-        for regex in set(wanted(rulebook))
-        for way in ways_of(regex)
-        if words_of(way) and not any(word in run for run in way for word in found.words)
+        (regex, way) for regex, ways in ways_by_regex.items() for way in ways if words_of(way) and hit.isdisjoint(way)
     ]
     assert left == []
 
 
-def test_every_line_that_a_rule_wants_has_a_word(rulebook: Rulebook, found: Prefilter) -> None:
+def test_every_line_that_a_rule_wants_has_a_word(
+    rulebook: Rulebook, ways_by_regex: dict[str, tuple[Way, ...]], found: Prefilter
+) -> None:
     """Over the logs of all rules: each line that a pattern, a reader or a stage needs contains one of the words."""
-    findable = [regex for regex in sorted(set(wanted(rulebook))) if all(map(words_of, ways_of(regex)))]
-    assert len(set(wanted(rulebook))) - len(findable) == found.uncovered
+    findable = [regex for regex, ways in ways_by_regex.items() if all(map(words_of, ways))]
+    assert len(ways_by_regex) - len(findable) == found.uncovered
     folded = {all_reader.trigger for all_reader in ALL_READERS if all_reader.ignore_case} | {
         item.regex or "" for rule in rulebook.rules if active(rule) for item in rule.patterns if item.ignore_case
     }
