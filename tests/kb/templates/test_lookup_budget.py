@@ -25,9 +25,9 @@ def counts(table: TemplateTable) -> dict[str, int]:
     return {template.template.text: template.count for template in table.templates.values()}
 
 
-def test_half_a_million_unlike_lines_take_no_more_looks_than_they_may():
+def test_many_unlike_lines_take_no_more_looks_than_they_may():
     """What is behind the budget is counted, with its first and last places, and the table stays small."""
-    lines, looks = 500_000, 2000
+    lines, looks = 100_000, 2000
     table, taken = mined(noise(lines), looks)
     other = table.templates[OTHER.id]
     assert looks <= taken.made <= looks + looks // 4
@@ -85,7 +85,7 @@ def test_too_many_unlike_errors_are_counted_as_errors():
 
 def test_logs_with_random_words_in_known_lines_keep_within_their_looks():
     """The table of a mixed log is that without a budget, and lines like known ones take no looks."""
-    text = log(20_000)
+    text = log(10_000)
     table, taken = mined(text, LOOKS)
     assert (table, table.unlike) == (mined(text, 100 * LOOKS)[0], 0)
     assert taken.made < LOOKS // 4

@@ -611,15 +611,15 @@ def test_odd_lines_name_at_most_so_many(line) -> None:
     assert all(suspect.rank is None or 0 <= suspect.rank < 8 for two in report.diagnoses for suspect in two.suspects)
 
 
-def test_ten_thousand_ranks_take_no_long_time() -> None:
+def test_thousands_of_ranks_take_no_long_time() -> None:
     """A log a rank; nearly all wait."""
-    logs = [(ref(f"rank-{n}.log", rank=n), LATE if n != 7777 else "step\n") for n in range(2)]
-    waits, quiet = (scanned(text, BOOK, where) for where, text in (logs[0], (logs[1][0], "step\n")))
-    streams = tuple(replace(quiet if n == 7777 else waits, ref=ref(f"rank-{n}.log", rank=n)) for n in range(10_000))
+    ranks = 4000
+    waits, quiet = (scanned(text, BOOK, ref("rank-0.log", rank=0)) for text in (LATE, "step\n"))
+    streams = tuple(replace(quiet if n == 3333 else waits, ref=ref(f"rank-{n}.log", rank=n)) for n in range(ranks))
     begun = time.process_time()
-    report = diagnose(Evidence(Job(world_size=10_000), streams=streams), BOOK)
+    report = diagnose(Evidence(Job(world_size=ranks), streams=streams), BOOK)
 
-    assert time.process_time() - begun < 20
+    assert time.process_time() - begun < 8
     assert len(report.diagnoses[0].suspects) <= SUSPECTS
 
 
