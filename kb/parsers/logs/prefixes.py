@@ -79,6 +79,7 @@ _PIECE = lazy_compile(
     rb"|\[(?P<no_role>\d{1,3})\]:(?=\S|  )"  # torchrun's tee of a role without a name, as torchx starts it
     rb"|\[\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\] ?(?=\[)"
     rb"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?=(?:[Rr]ank|RANK)[ =._-]?\d{1,6} {0,12}\| )"  # foreman and its kind
+    rb"|<(?:trace|debug|info|warning|error|critical)> {1,8}(?=\[\d{4}-)"  # Determined
     rb"|(?P<syslog><\d{1,3}>1 )(?=\d{4}-\d\d-\d\dT)"
     rb"|[IWEF]0000 00:00:(?P<epoch>\d{10}(?:\.\d{1,9})?) {1,8}\d{1,9} [^\]\n]{1,160}\] ?"
     rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\]:? ?"
@@ -110,6 +111,7 @@ _TASKS = ("mpi", "srun", "process", "lane", "prepended", "pals", "jax_key", "in_
 _PLAIN_TAIL = lazy_compile(
     rb"(?:\]:? ?| - | \| |: |[ \t]|\Z|(?=[\r\n]))"
     rb"(?:std(?:out|err) [FP](?: |\Z)"
+    rb"|(?:\[[0-9a-f]{8}\]|[0-9a-f]{8})(?: \[rank=(?P<rank>\d{1,6})\])?(?: \[[A-Z]{4,12}\])? \|\|(?: |\Z)"  # Determined: container
     rb"|(?P<host>[\w.-]{1,64}) (?:kernel|[\w./-]{1,40}\[(?P<pid>\d{1,8})\]): ?)?"
 )
 # the kernel's own lines name no host: these are followed by a driver or a device
@@ -183,8 +185,8 @@ def _after_iso_start(match: re.Match[bytes], line: bytes, limit: int) -> Prefix:
         return Prefix(time=time)
     if tail.lastindex is None:
         return Prefix(tail.end(), None, None, None, None, time)
-    host, pid = tail.groups()
-    return Prefix(tail.end(), node=_text(host), pid=int(pid) if pid else None, time=time)
+    rank, host, pid = tail.groups()
+    return Prefix(tail.end(), int(rank) if rank else None, None, _text(host), int(pid) if pid else None, time)
 
 
 @lru_cache(maxsize=64)
