@@ -22,6 +22,7 @@ LOGS = 8  # number of logs whose last line is shown
 NOT_SAVED = "model_not_saved"
 LAST_LINE = "the last line of this log"
 LAST_LINES = "the last lines of this log"
+EARLIER = "an exception ended an earlier run in this log"
 _TAGGED = lazy_compile(r"\[[Rr]ank ?(\d{1,6})\]")  # the label of a task is no rank
 _NO_FAULT = {
     "completed": "The run completed normally",
@@ -49,9 +50,19 @@ def end_lines_of(verdict: Verdict, facts: Facts, completion: Completion) -> Iter
             line = sign.line or _line_at(facts, sign.stream, sign.offset)
             yield EndLine(sign.stream, sign.offset, line, sign.what)
     if verdict == "insufficient_evidence":
+        yield from earlier_failures(facts)
         yield from _closing_lines(facts)
     if verdict != "no_fault":
         yield from _last_lines(facts)
+
+
+def earlier_failures(facts: Facts) -> Iterator[EndLine]:
+    """Yield, for each log, the last exception that ended an earlier run of a program in it, before the program started again."""
+    for index, stream in enumerate(facts.streams):
+        if stream.summary.ref.kind != "job" or not stream.later_starts:
+            continue
+        ended = [item for item in stream.uncaught() if stream.attempt(item.offset)[1] is not None]
+        yield from (EndLine(index, item.offset, item.line[:512], EARLIER) for item in ended[-1:])
 
 
 def _closing_lines(facts: Facts) -> Iterator[EndLine]:
@@ -160,6 +171,15 @@ def end_summary(report: Report, facts: Facts, completion: Completion) -> str:
     logs = sum(stream.summary.ref.group == "logs" and bool(stream.summary.tail.strip()) for stream in facts.streams)
     if not logs:
         return "Not enough evidence to reach a verdict."
+    return _unclear(logs, report, facts, completion)
+
+
+def _unclear(logs: int, report: Report, facts: Facts, completion: Completion) -> str:
+    """Return the summary of a run that shows no failure and no end; of its last run, if an earlier one in the log failed."""
     known = completion.scheduler is not None and completion.scheduler.outcome == "succeeded"
+    earlier = any(True for _ in earlier_failures(facts))
     doubt = _doubt(facts, completion) if completion.against or known else open_end(report.progress, facts)
-    return f"No failure found in {logs} log{'' if logs == 1 else 's'}, but it is unclear whether the run completed{f': {doubt}' if doubt else ''}."
+    unclear = f"unclear whether the {'last one' if earlier else 'run'} completed{f': {doubt}' if doubt else ''}."
+    if earlier:
+        return f"No failure found in the last run of {'the log' if logs == 1 else 'each log'}, but an earlier run failed. It is {unclear}"
+    return f"No failure found in {logs} log{'' if logs == 1 else 's'}, but it is {unclear}"

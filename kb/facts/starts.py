@@ -23,6 +23,7 @@ _STAGES = _RESTARTS | {"iterating"}  # that a start goes through
 _LEAST_TEXT = 16  # characters, without time and prefixes; a shorter line may be printed at any time
 _FIRST, _NEARLY_FIRST = 2, 10  # a start begins with one of this many first lines, after a pause with one of so many
 _TABLE = lazy_compile(r" FAILED$|^(?:Failures:|Root Cause|[-=*#~]{5})")  # of a launcher that ends, and rulers
+_WARNS = lazy_compile(r"(?i)warn|error|deprecat|fail|retry")
 _AGAIN = 3  # lines of the start, in their order, that another start repeats
 _LEAST_AGAIN = 2  # the same after a step, in any order
 _END = 24  # characters at the end of a line, which hold no time
@@ -106,14 +107,21 @@ def _repeated(summary: StreamSummary, course: Course, first: int) -> Iterator[in
         if at < summary.size and (at <= first or number < 0 or course.quoted(at)):
             continue
         if group and number <= group[-1][1]:
-            if (
-                len(group) >= max(2, wanted)
-                and _begins(summary, course, *group[0])
-                and not _goes_on(course, group[0][0])
-            ):
+            if _is_start(summary, course, group, wanted) and not _goes_on(course, group[0][0]):
                 yield group[0][0]
             group = []
         group.append((at, number))
+
+
+def _is_start(summary: StreamSummary, course: Course, group: Sequence[tuple[int, int]], wanted: int) -> bool:
+    """Whether enough lines of the start are repeated in their order; behind a pause, the log's first line is enough.
+
+    Each is an offset and the line's number in the start. A warning may be repeated at any time.
+    """
+    if len(group) >= max(2, wanted):
+        return _begins(summary, course, *group[0])
+    (offset, number), text = group[0], summary.head.partition("\n")[0]
+    return number == 0 and not _WARNS.search(text) and _is_quiet(summary, offset)
 
 
 def _told_once(summary: StreamSummary, course: Course, first: int) -> Iterator[str]:

@@ -225,8 +225,15 @@ class StreamFacts:
     @cached_property
     def later_starts(self) -> tuple[int, ...]:
         """The offsets at which the program starts again (kb.facts.starts)."""
+        return later_starts(self.summary, self._course())
+
+    def starts_if_failed(self, offset: int) -> tuple[int, ...]:
+        """Return the offsets at which the program starts again if what is at an offset ended a run."""
+        return later_starts(self.summary, self._course(offset))
+
+    def _course(self, *ended: int) -> Course:
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
-        return later_starts(self.summary, Course(self.failed, completed, self.points, self.in_epochs, self._in_frames))
+        return Course([*self.failed, *ended], completed, self.points, self.in_epochs, self._in_frames)
 
     def attempt(self, offset: int) -> tuple[int, int | None]:
         """Return where the attempt around an offset starts, and where the next one of this log does; None for the last."""
@@ -417,6 +424,11 @@ class StreamFacts:
             structure_start(item) <= offset < item.end and _MAIN_START.match(str(item.fields.get("frames") or ""))
             for item in self.exceptions
         )
+
+    def uncaught(self) -> list[Structure]:
+        """Return the exceptions that ended a main program."""
+        mains = (item for item in self.exceptions if _MAIN_START.match(str(item.fields.get("frames") or "")))
+        return [item for item in mains if not any(start <= item.offset < end for start, end in self._excused)]
 
     def silent_since_main(self, offset: int) -> bool:
         """Whether the last words before an offset, at the end of the log, are an uncaught exception of a main program."""

@@ -6,6 +6,8 @@ least as far. A log with steps tells this by its steps.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from kb.facts.chained_exceptions import structure_start
 from kb.facts.run_ends import is_fatal
 from kb.facts.stream_facts import StreamFacts
@@ -15,11 +17,17 @@ LONG = 8192  # bytes of a run without a failure that are enough, however late an
 
 
 def passed_later(stream: StreamFacts, offset: int) -> bool:
-    """Whether a line is of an earlier run in a log without steps, and the last one printed more without a failure."""
-    begun, following = stream.attempt(offset)
-    if following is None or stream.points:
+    """Whether a line is of an earlier run in a log without steps, and the last one printed more without a failure.
+
+    The line may itself be what ended that run, such as an error that a program logged before it left.
+    """
+    if stream.points:
         return False
-    last = stream.later_starts[-1]
+    starts = stream.later_starts or stream.starts_if_failed(offset)
+    place = bisect_right(starts, offset)
+    if place == len(starts):
+        return False
+    begun, last = starts[place - 1] if place else 0, starts[-1]
     if any(at >= last for at in stream.failed) or not stream.ends_cleanly_after(last):
         return False
     if any(at >= last and is_fatal(line) for at, line in tail_lines(stream.summary)):

@@ -43,3 +43,24 @@ def test_a_log_with_steps_tells_by_its_steps() -> None:
     """What steps show is decided elsewhere."""
     text = START.format("10") + RAISED + START.format("20") + "step 1/9 loss 0.4\n" + CLOSED.format("20")
     assert not passed_later(facts_of(text), text.index("ValueError"))
+
+
+def logged(first: str, later: str) -> str:
+    """A log of two runs by a program that logs its error and leaves, the second with the given first line and time."""
+    error = "2025-03-01 10:10:02 main ERROR no tokenizer in /data/tok\n"
+    run = f"2025-03-01 {later} main INFO reading 98 documents\n2025-03-01 {later} main INFO all documents are written\n"
+    return f"2025-03-01 10:10:01 main INFO {first}\n{error}2025-03-01 {later} main INFO {first}\n{run}"
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "passed"),
+    [
+        ("Starting the fine-tuning job", "10:20:07", True),
+        ("Starting the fine-tuning job", "10:10:03", False),  # another process of the same job
+        ("UserWarning: no GPU monitor found", "10:20:07", False),  # may come at any time
+    ],
+)
+def test_an_error_that_a_program_logged_before_it_left(first: str, later: str, passed: bool) -> None:
+    """The log's first line, printed again behind a pause, starts another run."""
+    text = logged(first, later)
+    assert passed_later(facts_of(text), text.index("no tokenizer")) is passed

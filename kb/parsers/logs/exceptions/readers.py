@@ -32,10 +32,10 @@ from kb.parsers.logs.exceptions.survived import (
     at_shutdown,
     caught_by_tracker,
     ignored_by_python,
-    in_finalizer,
     in_generated_code,
     lines_follow,
     of_the_shell,
+    printed_and_ignored,
     printed_on_import,
     survived_by_program,
 )
@@ -122,7 +122,7 @@ def _of_record(window: bytes, at: int, prefix: Prefix) -> Prefix:
 def _handled(frames: tuple[str, ...], name: bytes, message: bytes) -> bool:
     """Whether the frames of an exception show that something caught and printed it."""
     caught = caught_by_tracker(frames, name + b": " + message)
-    return caught or in_finalizer(frames)
+    return caught or printed_and_ignored(frames)
 
 
 def _read_json(window: bytes, at: int) -> tuple[Structure, ...]:

@@ -37,7 +37,8 @@ _SANDBOX = lazy_compile(
 )
 _CALM_LINES = 3
 _FENCE = lazy_compile(rb"(?:^|[\s\]:|])(?:```|~~~)\w{0,16}\s*$")
-_FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
+# cleanup at exit, and the thread that hands file descriptors of tensors to other processes: both print an error and go on
+_HELPERS = lazy_compile(r"multiprocessing/(?:util\.py:\d+ in _run_finalizers|resource_sharer\.py:\d+ in _serve)$")
 # conda's hint to a script's shell, whose commands then run in the environment that it has
 _SHELL = lazy_compile(rb"^Your shell has not been properly configured to use 'conda (?:de)?activate'")
 # what NumPy prints while a package that was built for another release of it is imported; if that fails, an ImportError follows
@@ -196,6 +197,6 @@ def caught_by_tracker(frames: tuple[str, ...], said: bytes) -> bool:
     return own and _UNREACHED.search(said[:600]) is not None and _REFUSED.search(said[:600]) is None
 
 
-def in_finalizer(frames: tuple[str, ...]) -> bool:
-    """Whether it is multiprocessing's cleanup at exit or a destructor; of both, the error is printed and ignored."""
-    return any(_FINALIZERS.search(frame) for frame in frames[:2]) or any(_DESTRUCTOR.search(frame) for frame in frames)
+def printed_and_ignored(frames: tuple[str, ...]) -> bool:
+    """Whether it is of a part of multiprocessing, or of a destructor, whose errors are printed and ignored."""
+    return any(_HELPERS.search(frame) for frame in frames[:2]) or any(_DESTRUCTOR.search(frame) for frame in frames)

@@ -111,3 +111,17 @@ def test_of_two_rules_of_a_fault_the_one_of_the_last_run_is_told() -> None:
     told = diagnose(Evidence(streams=(scanned(text, book),)), book).diagnoses[0]
     assert told.rule == "driver"
     assert "in the last of 2 runs in this log" in told.reasons
+
+
+def test_a_failed_earlier_run_is_named_where_the_last_one_is_unclear() -> None:
+    """The last run shows no failure, and the line that ended the one before is quoted."""
+    start = "reading the settings of the run\nname of the run: first_try\ncorpus with 4000 documents\n"
+    found = report(start + STEPS + ERROR + start + STEPS)
+    assert found.verdict == "insufficient_evidence"
+    assert found.summary.startswith("No failure found in the last run of the log, but an earlier run failed.")
+    first = found.indicators.events[0]
+    assert first.why == "an exception ended an earlier run in this log"
+    assert first.evidence is not None
+    assert first.evidence.text.endswith("RuntimeError: CUDA out of memory")
+    alone = report(start + STEPS)
+    assert alone.summary.startswith("No failure found in 1 log, but it is unclear whether the run completed")

@@ -543,6 +543,15 @@ def test_clean_up_at_exit():
 
 
 @pytest.mark.parametrize(
+    ("file", "lived_with"), [("multiprocessing/resource_sharer.py", "yes"), ("multiprocessing/managers.py", None)]
+)
+def test_the_sharer_of_tensors_goes_on(file, lived_with):
+    """The thread that hands shared tensors to other processes prints that one is gone, and serves the next."""
+    text = trace("ConnectionResetError: [Errno 104] Connection reset by peer", "_serve", "accept", path=f"/lib/{file}")
+    assert {found.fields.get("lived_with") for found in structures(READERS, text)} == {lived_with}
+
+
+@pytest.mark.parametrize(
     ("frames", "expected"),
     [
         ([("<string>", 9, "<module>"), ("<string>", 4, "solve")], "yes"),
