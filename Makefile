@@ -55,10 +55,8 @@ types: $(DEV)
 architecture: $(DEV)  ## the layers of docs/architecture.md
 	$(BIN)/lint-imports
 
-rules: $(DEV)  ## every rule file is valid; that it matches or stays silent as its test logs require is tested by tests/rules
+rules: $(DEV)  ## every rule file is valid; tests check what rules match, and that their lock and pages are current
 	$(BIN)/signalbox rules lint
-	$(BIN)/signalbox rules lock --check
-	$(BIN)/signalbox rules docs --check
 
 docs: $(DEV)  ## the documentation site, in build/docs/site; fails where a link or an anchor leads nowhere
 	@$(BIN)/python docs/make/website.py
