@@ -19,6 +19,7 @@ from kb.facts.chained_exceptions import (
 from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.late_lines import cancelled_at, driver_ended
 from kb.facts.run_ends import end_lines, is_fatal, is_stopped_helper, of_one_process, stops_as_planned
+from kb.facts.spoken_on import caught_and_logged
 from kb.facts.stages import Offsets, Stages
 from kb.facts.starts import Course, begun_again, later_starts
 from kb.facts.training_series import BAR, REDRAWN, steps_over_epochs, training_series
@@ -77,6 +78,7 @@ class StreamFacts:
         excused += self._threads_after_main()
         excused += self._handled_by_workers()
         excused += [item for item in self.exceptions if item.fields.get("logged") and self.steps_after(item.offset)]
+        excused += caught_and_logged(summary, self.exceptions, self.in_traceback, self.steps_after)
         excused += skipped_again(self.exceptions, excused, summary.tail, summary.tail_offset)
         excused += twins_of(self.exceptions, excused)
         excused += contexts_of(self.exceptions, excused)
@@ -280,6 +282,10 @@ class StreamFacts:
         index = bisect_right(self._spans, (offset, 1 << 62)) - 1
         return any(start <= offset < end for start, end in self._spans[max(0, index - 3) : index + 1])
 
+    def lived_with(self, offset: int) -> bool:
+        """Whether a line is part of an exception with which its program lived."""
+        return any(start <= offset < end for start, end in self._excused)
+
     def _in_frames(self, offset: int) -> bool:
         """Whether a line is in a traceback above or at its exception; below, a message may be joined with what follows it."""
         return any(structure_start(item) <= offset <= item.offset for item in self.exceptions)
@@ -319,7 +325,7 @@ class StreamFacts:
     def went_on(self, offset: int) -> bool:
         """Whether the run continued after an offset, ended normally, or reports that it survived the event there."""
         over = self.completed is not None and self.completed > offset
-        if over or any(start <= offset < end for start, end in self._excused):
+        if over or self.lived_with(offset):
             return True
         late = offset in self._cancelled or offset >= self._driver_ended
         return (not late and self.steps_after(offset) >= PROGRESS_AFTER) or self.resumed(offset)
@@ -336,7 +342,7 @@ class StreamFacts:
     def left_behind(self, offset: int) -> bool:
         """Whether nothing but the first steps of another attempt shows that the run continued after an offset."""
         done = self.completed is not None and self.completed > offset
-        done = done or any(start <= offset < end for start, end in self._excused)
+        done = done or self.lived_with(offset)
         return self.resumed(offset) and not done and self.steps_after(offset) < PROGRESS_AFTER
 
     @cached_property
