@@ -22,6 +22,9 @@ HARM = 0.35  # score from which a line's words count as trouble; severity_words 
 WORDS = lazy_compile(r"[^\W\d_]{2,}")
 FEWEST_WORDS = 3  # minimum length of a message; anything shorter is part of a table, a path or a number
 
+ENDS = frozenset({"segfault", "killed"})  # ids of the classes of how a process ended, which launchers report
+CRASHED = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})  # failures that a process causes itself
+
 LauncherEnd = tuple[int, Structure, Place]  # stream, structure, and the place of the process that ended
 
 
@@ -49,15 +52,18 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
     facts, places = bad.facts, bad.places
     reported = {end[2].rank: end for end in reversed(launcher_ends(facts, places))}
     last_words = _LastWords(bad, symptoms)
+    crashed = crashed_ranks(facts)
+    told = [finding for finding in symptoms.findings if finding.fault.id not in ENDS]  # by the ranks themselves
+    speaking = {symptoms.rank(signal) for finding in told for signal in finding.signals}
     for rank in accused:
-        if rank in symptoms.ranks:
+        if rank in symptoms.ranks and (rank not in crashed or rank in speaking):
             continue
         end, only_one = reported.get(rank), symptoms.lost_peer and _all_others(rank, symptoms)
         last = last_words.of(rank, with_nobodys=only_one or end is not None)
         alone = any(facts.streams[item.stream].summary.ref.resource.rank == rank for item in last)
         own_status = end is not None and (alone or str(end[1].fields.get("exitcode")) != "1")
         telling = [item for item in last if is_trouble(item)]
-        if not telling and only_one:
+        if not telling and (only_one or rank in crashed):  # native code says what stopped it in words of its own
             telling = [item for item in last if last_words.unlike_all(item)]
         if not (telling or own_status) or (not telling and end is not None and _came_after(end, symptoms)):
             continue
@@ -91,6 +97,15 @@ def unnamed_end(bad: BadEvents, symptoms: Symptoms) -> EarlyEnd | None:
                 rank, replace(event, time=time), tuple((line.offset, line.line) for line in reversed(told)), end
             )
     return None
+
+
+def crashed_ranks(facts: Facts) -> dict[int, str]:
+    """Return the ranks of which launchers report that a signal ended them that a process causes itself, with the signal."""
+    return {
+        rank: str(item.fields["signal"])
+        for _, item in facts.structures("elastic_failure")
+        if isinstance(rank := item.fields.get("rank"), int) and rank >= 0 and item.fields.get("signal") in CRASHED
+    }
 
 
 def _first_report(facts: Facts, index: int) -> int:

@@ -22,7 +22,7 @@ from kb.diagnosis.bad_events import (
     passed_on,
     tells_of_others,
 )
-from kb.diagnosis.early_ends import LauncherEnd, early_ends, launcher_ends, unnamed_end
+from kb.diagnosis.early_ends import LauncherEnd, crashed_ranks, early_ends, launcher_ends, unnamed_end
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import precedes
 from kb.diagnosis.symptoms import Symptoms
@@ -47,7 +47,6 @@ _SAYS_NOTHING = lazy_compile(
     r"terminate called without an active exception|\) ERR\d{5} [A-Z]{2,8} call \w{2,8} api failed"
 )
 _WORTH: Mapping[Kind, int] = {"exception": 0, "fatal": 0, "crash": 1, "error": 2, "end": 3, "exit": 3}
-_CRASHED = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})  # failures that a process causes itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +301,8 @@ def _accused_by_launchers(facts: Facts, ends: Sequence[LauncherEnd]) -> dict[int
         for _, item in facts.structures("elastic_failure")
         if isinstance(rank := item.fields.get("rank"), int)
     ]
-    for rank, item in failed:
-        if item.fields.get("signal") in _CRASHED and rank >= 0:
-            found[rank] = f"the launcher reports that {item.fields.get('signal')} ended it"
+    for rank, signal in crashed_ranks(facts).items():
+        found[rank] = f"the launcher reports that {signal} ended it"
     times = sorted(str(item.fields.get("time") or "~") for _, item in failed if item.fields.get("root") == "yes")
     for rank, item in failed:
         if item.fields.get("root") == "yes" and rank >= 0 and str(item.fields.get("time") or "~") == times[0]:

@@ -49,6 +49,24 @@ def test_a_bare_exit_after_a_symptom_is_not_the_first(second: int, code: int, co
     assert bool(ends) is counts
 
 
+@pytest.mark.parametrize(
+    ("last", "counts"), [("yard.cc:118 row cursor did not hold: 2056\n", True), ("data: opened part-4.bin\n", False)]
+)
+def test_the_last_words_of_native_code_count_where_a_signal_ended_it(last: str, *, counts: bool) -> None:
+    """They have no level and no word of trouble, but no other line is like them."""
+    own = "2026-03-01 12:00:00 data: opened part-3.bin\n"
+    streams = (
+        scanned(own + last, BOOK, ref("logs/rank-2.log", 2)),
+        scanned(LOST, BOOK, ref("logs/rank-0.log", 0)),
+        scanned(LAUNCHER.format(second=11, code=-6), BOOK),
+    )
+    known = Facts(Evidence(streams=streams))
+    places = Places(known)
+    symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
+    ends = list(early_ends(BadEvents(known, places), symptoms, [2]))
+    assert [end.event.line for end in ends] == ([last.strip()] if counts else [])
+
+
 STEPS = "".join(f"2026-03-01 12:00:{n:02} step: {n} / 60 loss: 2.{n}\n" for n in range(1, 8))
 KILLING = "[2026-03-01 12:00:09,100] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4711\n"
 RETURNED = (
