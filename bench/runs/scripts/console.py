@@ -7,6 +7,7 @@ import sys
 import time
 
 import hooks
+from forms import Form
 
 FORMATS = {
     "logging": "%(asctime)s - %(levelname)s - %(name)s - %(message)s",
@@ -55,8 +56,10 @@ class Console:
         self.speaks = everywhere or hooks.rank() == 0
         stream = sys.stdout if style in ("plain", "megatron", "nanogpt", "json") else sys.stderr
         handler = logging.StreamHandler(stream)
-        form = FORMATS[style].format(rank=hooks.rank()) if style in ("rank", "fields", "kv") else FORMATS[style]
-        handler.setFormatter(Json() if style == "json" else Plain(form, DATES.get(style)))
+        self.form = Form(int(style.removeprefix("form-"))) if style.startswith("form-") else None
+        form = FORMATS.get(style, "")
+        form = form.format(rank=hooks.rank()) if style in ("rank", "fields", "kv") else form
+        handler.setFormatter(self.form or (Json() if style == "json" else Plain(form, DATES.get(style))))
         logging.getLogger().handlers[:] = [handler]
         logging.getLogger().setLevel(logging.INFO)
         self.bar = None
@@ -71,7 +74,9 @@ class Console:
         if not self.speaks:
             return
         extra = {}
-        if self.style == "json":
+        if self.form:
+            text = self.form.metrics(step, self.total, values)
+        elif self.style == "json":
             text, extra = (
                 "train_step",
                 {
