@@ -384,6 +384,21 @@ class Report:
     time_zone: TimeZone = "utc"
 
 
+_TIME_LIMIT = "time_limit"  # id of the fault class
+
+
+def leaves_open(report: Report) -> bool:
+    """Whether the diagnoses do not say what happened first in the run itself.
+
+    All are weak, or the first is a symptom, or a limit of time that only the scheduler reports: the run may have hung.
+    """
+    if not report.diagnoses:
+        return False
+    first = report.diagnoses[0]
+    limit = first.fault == _TIME_LIMIT and all(item.kind == "event" for item in first.evidence)
+    return limit or first.role == "symptom" or all(item.band == "weak" for item in report.diagnoses)
+
+
 def ranges(numbers: Iterable[int]) -> str:
     """Format numbers as ranges: `0-6,8-63`."""
     found: list[tuple[int, int]] = []

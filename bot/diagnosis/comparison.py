@@ -24,6 +24,8 @@ from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import has_failed
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
 from kb.diagnosis.engine import identified
+from kb.diagnosis.quotes import SHOWN_LINES
+from kb.diagnosis.telling_lines import form_of
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
@@ -90,12 +92,34 @@ def compared(
     )
     more = shown(found)
     own = report.indicators
-    if not more.events and not more.nodes:
-        more = own
+    more = own if not more.events and not more.nodes else with_lines_of(more, report, filtered=good is not None)
     more = without_estimates(more, report)
     unread = tuple(gap for gap in report.gaps if gap.source != BASELINE or good is None)
     told = tuple(Gap("not_compared", "logs", entry) for entry in found.said)
     return identified(replace(report, indicators=more, gaps=(*unread, *read.gaps, *gaps, *told)))
+
+
+def with_lines_of(more: Indicators, report: Report, *, filtered: bool) -> Indicators:
+    """Return indicators with the lines of an unknown failure that the report shows, as many as are left of the five.
+
+    None if a good run filtered the lines (`filtered`) and left some: what else reports trouble is then usual.
+    """
+    if report.verdict == "no_fault" or (filtered and any(item.evidence for item in more.events)):
+        return more
+    quoted = report.diagnoses[0].evidence if report.diagnoses else ()
+    shown = [*quoted, *(item.evidence for item in more.events if item.evidence is not None)]
+    places = {(item.source, item.offset) for item in shown}
+    forms = {form_of(line) for item in shown for line in item.text.split("\n")}
+    left = [
+        item
+        for item in report.indicators.events
+        if item.evidence is not None
+        and (item.evidence.source, item.evidence.offset) not in places
+        and form_of(item.evidence.text) not in forms
+    ]
+    lines = [item for item in more.events if item.evidence is not None]
+    rest = [item for item in more.events if item.evidence is None]
+    return replace(more, events=(*lines, *left[: max(0, SHOWN_LINES - len(places))], *rest))
 
 
 def without_estimates(more: Indicators, report: Report) -> Indicators:

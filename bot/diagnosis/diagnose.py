@@ -26,7 +26,7 @@ from kb.facts.given_job import GivenJob
 from kb.facts.history import EarlierAttempt, History, PastIncident, history_digest
 from kb.model import Gap, ProgressPoint
 from kb.plugin import wanted
-from kb.report import Report, Suspect
+from kb.report import Report, Suspect, leaves_open
 from kb.values import dataclass
 
 if TYPE_CHECKING:
@@ -209,9 +209,8 @@ def _looked_deeper(
     report: Report, evidence: Evidence, root: Path | None, compare: ComparisonOptions | None, both: OnePass | None
 ) -> Report:
     """Return the report, with the result of the comparison if the rules leave something unexplained."""
-    weak = bool(report.diagnoses) and all(diagnosis.band == "weak" for diagnosis in report.diagnoses)
     asked = compare is not None and compare.is_asked_for
-    if report.verdict != "no_match" and not weak and not asked:
+    if report.verdict != "no_match" and not leaves_open(report) and not asked:
         return report
     from bot.diagnosis.comparison import compared  # noqa: PLC0415 - an ordinary diagnosis must not wait for it
 

@@ -24,6 +24,7 @@ from bot.render.text_format import few, joined, many, tail
 from bot.render.text_page import LISTED, LONE_ROWS, MARGIN, OutputLine, Reading, TextPage, Weight
 from bot.render.text_wrap import last_folders
 from kb.regex.lazy import lazy_compile
+from kb.report import leaves_open
 
 if TYPE_CHECKING:
     from bot.render.rich_console import Console
@@ -147,7 +148,7 @@ def _write(page: TextPage, report: Report) -> None:
         if report.diagnoses:
             _memory(page, report)
         _stacks(page, report.hang.stacks)
-    unsure = report.verdict != "fault" or all(item.band == "weak" for item in report.diagnoses)
+    unsure = report.verdict != "fault" or leaves_open(report)
     if report.diagnoses and (page.verbose or unsure):
         _indicators(page, report)
     _missing(page, report)

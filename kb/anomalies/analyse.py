@@ -270,7 +270,8 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
     found = suspects(seen.run, seen.fresh, told, TurningPoint(at, seen.ending.interval, seen.ending.crashed), seen.off)
     if found or not told or len(seen.run.kinds()) > 1:
         return found
-    return _speakers(seen, [event for event in events if not event.consequence])
+    own = [event for event in events if not event.consequence]
+    return _speakers(seen, own or [event for event in events if by_signal(event.spot.text)])
 
 
 def _first(nodes: Sequence[OddNode], odd: Sequence[OddNode]) -> tuple[OddNode, ...]:

@@ -139,6 +139,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
             signs,
             end,
             numbers,
+            first=diagnoses[0] if diagnoses else None,
             passed=passing_changes(judged.findings, end),
             late=late_errors(end, facts) if verdict == "no_fault" else (),
         ),

@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kb.diagnosis.bad_events import TailLine, is_stack
+from kb.diagnosis.bad_events import TailLine
 from kb.diagnosis.context.passing_changes import LATE_ERROR, NO_FAULT
 from kb.diagnosis.endings import end_lines_of
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import Ranked
+from kb.diagnosis.telling_lines import form_of, telling_lines
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.facts.topology import names_a_node
 from kb.model import Structure, Verdict
 from kb.regex.lazy import lazy_compile
-from kb.report import EvidenceItem, Indicator, Indicators, Suspect
-from kb.scanning.summary import StreamSummary, tail_lines
+from kb.report import Diagnosis, EvidenceItem, Indicator, Indicators, Suspect
+from kb.scanning.summary import StreamSummary
 
 SHOWN_LINES = 5
 SHOWN_TEXT = 2048
@@ -26,9 +27,6 @@ MESSAGE_LINES = 2  # of a message whose first line only announces them
 MESSAGE_LINE = 512
 INDICATORS = 8
 NUMBER = lazy_compile(r"\d+")
-_TELLING = lazy_compile(
-    r"(?i)\b(?:error|exception|fatal|fail(?:ed|ure)?|abort(?:ed)?|killed|segfault|core dumped|cannot|could not|unable to|denied|refused|timed? ?out|not found|invalid|corrupt)"
-)
 
 
 _ITEMS: Mapping[str, Literal["stack", "collective", "series", "event"]] = {
@@ -162,25 +160,8 @@ def _rounds(ranked: Ranked) -> list[Signal]:
     return first + rest
 
 
-def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: Numbering) -> Indicators:
-    """Return the most informative lines of an unknown failure: those that ended it and error lines near each stream's end."""
-    events: list[Indicator] = []
-    shapes: set[str] = set()
-
-    def add(stream: int, offset: int, text: str, why: str) -> None:
-        shape = NUMBER.sub("#", text)[:120]
-        if text.strip() and shape not in shapes and len(events) < INDICATORS:
-            shapes.add(shape)
-            events.append(Indicator(text.strip()[:200], why, numbers.line(stream, offset, text)))
-
-    for stream, pair in signs[:INDICATORS]:
-        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}; nothing shows that the run continued")
-    for stream, facts_of in enumerate(facts.streams):
-        if len(events) == INDICATORS:
-            break
-        for offset, line in tail_lines(facts_of.summary):
-            if _TELLING.search(line) and not is_stack(line):
-                add(stream, offset, line[:512], "contains an error word")
+def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], lines: Sequence[Indicator]) -> Indicators:
+    """Return what indicates an unknown failure: the given lines, and nodes, stages and the step of what ended the run."""
     stages = sorted(
         {str(facts.streams[s].stage(pair.offset)) for s, pair in signs if facts.streams[s].stage(pair.offset)}
     )
@@ -188,11 +169,40 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: N
     nodes = sorted({node for _, pair in signs if (node := pair.resource.node) and names_a_node(node)})
     stages = [stage for stage in stages if stage != "teardown"] or stages  # the others were stopped then
     return Indicators(
-        tuple(events),
+        tuple(lines),
         tuple(Indicator(node, "its lines report the failure") for node in nodes[:INDICATORS]),
         tuple(Indicator(stage, "the stage in which the job ended") for stage in stages[:2]),
         tuple(Indicator(str(step), "the last step before the failure") for step in steps[-1:]),
     )
+
+
+def _lines_that_tell(
+    facts: Facts,
+    signs: Sequence[tuple[int, Structure]],
+    numbers: Numbering,
+    quoted: Sequence[EvidenceItem],
+    *,
+    sure: bool = False,
+) -> list[Indicator]:
+    """Return the lines that ended a run, then those that most likely say why, as many as are left beside the quoted ones."""
+    found: list[Indicator] = []
+    forms = {form_of(line) for item in quoted for line in item.text.split("\n")}
+    sources = {item.source for item in quoted}
+    led = {index for index, _ in signs}
+    led |= {index for index, stream in enumerate(facts.streams) if stream.summary.ref.uri in sources}
+
+    def add(stream: int, offset: int, line: str, why: str) -> None:
+        form = form_of(line)
+        if line.strip() and form not in forms and len(quoted) + len(found) < SHOWN_LINES:
+            forms.add(form)
+            found.append(Indicator(line.strip()[:200], why, numbers.line(stream, offset, line)))
+
+    for stream, pair in signs:
+        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}; nothing shows that the run continued")
+    if len(quoted) + len(found) < SHOWN_LINES:
+        for item in telling_lines(facts, led, sure=sure):
+            add(item.stream, item.offset, item.line, item.why)
+    return found
 
 
 def shown_indicators(
@@ -202,24 +212,33 @@ def shown_indicators(
     end: Completion,
     numbers: Numbering,
     *,
+    first: Diagnosis | None = None,
     passed: Sequence[Finding] = (),
     late: Sequence[tuple[int, int, str]] = (),
 ) -> Indicators:
-    """Return the lines that ended an unknown failure; otherwise those that prove a normal end, or the logs' last lines.
+    """Return the lines that tell of an unknown failure; otherwise those that prove a normal end, or the logs' last lines.
 
-    `passed`: changes of a metric that the run survived, as observations behind them. `late`: errors
-    before its normal end, each with its stream and offset.
+    `first`: the first diagnosis. `passed`: changes of a metric that the run survived, as observations behind them. `late`:
+    errors before its normal end, each with its stream and offset.
     """
-    found = _indicators(facts, signs, numbers) if verdict == "no_match" else Indicators()
-    if found.events or verdict == "fault":
-        return found
+    quoted = first.evidence if first is not None else ()
+    if verdict == "no_match":
+        lines = _lines_that_tell(facts, signs, numbers, quoted)
+        if lines or quoted:
+            return _indicators(facts, signs, lines)
+    if verdict == "fault":
+        told = first is not None and first.role == "symptom"  # what it is a symptom of is unknown
+        return Indicators(tuple(_lines_that_tell(facts, (), numbers, quoted)) if told else ())
     ended = _end_indicators(verdict, facts, end, numbers)
     seen = dict.fromkeys(finding.first.line for finding in passed)
     errors = [
         Indicator(text.strip()[:200], LATE_ERROR, numbers.line(stream, offset, text))
         for stream, offset, text in late[:INDICATORS]
     ]
-    return replace(ended, events=(*ended.events, *errors, *(Indicator(text, NO_FAULT) for text in seen)))
+    doubts = _lines_that_tell(facts, (), numbers, (), sure=True) if verdict == "insufficient_evidence" else []
+    known = {form_of(line) for item in ended.events if item.evidence for line in item.evidence.text.split("\n")}
+    doubts = [item for item in doubts if form_of(item.what) not in known]
+    return replace(ended, events=(*doubts, *ended.events, *errors, *(Indicator(text, NO_FAULT) for text in seen)))
 
 
 def _end_indicators(verdict: Verdict, facts: Facts, end: Completion, numbers: Numbering) -> Indicators:

@@ -33,6 +33,12 @@ _NAMING = (
 )
 
 
+class StoredLine(msgspec.Struct, frozen=True):
+    """A line that a diagnosis quotes."""
+
+    text: str = ""
+
+
 class StoredDiagnosis(msgspec.Struct, frozen=True):
     """A diagnosis of a report; `first_seen` as RFC 3339 in UTC."""
 
@@ -40,6 +46,7 @@ class StoredDiagnosis(msgspec.Struct, frozen=True):
     rule: str
     role: str = "root_cause"
     first_seen: str | None = None
+    evidence: tuple[StoredLine, ...] = ()
 
 
 class StoredEvent(msgspec.Struct, frozen=True):

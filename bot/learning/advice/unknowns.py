@@ -39,7 +39,9 @@ def unknown(seen: AdviceHistory) -> Iterator[UnknownFailure]:
 
 
 def _telling(report: StoredReport) -> tuple[list[str], list[str]]:
-    """Return the lines that stood out, masked and unmasked."""
-    shown = [event.what for event in report.indicators.events if event.what.strip()]
+    """Return the lines that the first diagnosis quotes and those that stood out, masked and unmasked."""
+    quoted = [line.text.strip() for diagnosis in report.diagnoses[:1] for line in diagnosis.evidence]
+    told = (*quoted, *(event.what.strip() for event in report.indicators.events))
+    shown = list(dict.fromkeys(text for text in told if text))
     shapes = (shape_of(fold(text.encode("utf-8", "replace"))).template for text in shown)
     return list(dict.fromkeys(shape.text for shape in shapes if shape is not None)), shown

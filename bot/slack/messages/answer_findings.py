@@ -13,7 +13,7 @@ from bot.slack.blocks.limits import Json
 from bot.slack.blocks.mrkdwn import listed
 from bot.slack.messages.card import Card
 from bot.slack.messages.text_limits import BRIEF, NAME, QUOTED_LINE, SENTENCE
-from kb.report import Diagnosis, EvidenceItem, Indicator, Report, TimeZone
+from kb.report import Diagnosis, EvidenceItem, Indicator, Report, TimeZone, leaves_open
 
 _DIAGNOSES = 3
 _QUOTES = (3, 2, 1)  # evidence items shown for the first, second and third diagnoses
@@ -31,7 +31,7 @@ def findings(report: Report, card: Card) -> Iterator[Json]:
     """Return the diagnoses, or unusual lines if no diagnosis is reliable."""
     if report.diagnoses:
         yield from _diagnoses(report, card)
-        if report.verdict != "fault" or all(diagnosis.band == "weak" for diagnosis in report.diagnoses):
+        if report.verdict != "fault" or leaves_open(report):
             yield from _indicators(report)
         return
     if report.hang.lone is not None and report.hang.advice:

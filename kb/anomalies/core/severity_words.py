@@ -12,6 +12,7 @@ from kb.regex.lazy import lazy_compile
 
 LEVELS = {"fatal": 0.45, "critical": 0.45, "error": 0.35, "warning": 0.2, "info": 0.0, "debug": 0.0}
 NO_LEVEL = 0.1
+WORDS = {"grave": 0.5, "bad": 0.35, "uneasy": 0.2}
 
 _GRAVE = lazy_compile(
     r"(?i)\b(?:uncorrectable|unrecoverable|panic|segmentation fault|core dumped|out of memory|oom|no space left|disk quota"
@@ -96,17 +97,19 @@ _MACHINE = lazy_compile(
 def harm(text: str, level: str | None) -> float:
     """0 to 1: how much trouble the words and the level indicate."""
     score = LEVELS.get(level, NO_LEVEL) if level else NO_LEVEL
-    if _GRAVE.search(text):
-        score += 0.5
-    elif _BAD.search(text):
-        score += 0.35
-    elif _UNEASY.search(text):
-        score += 0.2
+    score += WORDS.get(harm_of_words(text), 0.0)
     if _MILD.search(text):
         score -= 0.35
     if _ASIDE.search(text):
         score -= 0.25
     return min(1.0, max(0.0, score))
+
+
+def harm_of_words(text: str) -> str:
+    """Return how much trouble the words of a line report, whatever its level: `grave`, `bad`, `uneasy` or nothing."""
+    if _GRAVE.search(text):
+        return "grave"
+    return "bad" if _BAD.search(text) else "uneasy" if _UNEASY.search(text) else ""
 
 
 def is_bad(word: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from bot.diagnosis.comparison import read_baseline, without_estimates
+from bot.diagnosis.comparison import read_baseline, with_lines_of, without_estimates
 from bot.diagnosis.diagnose import ComparisonOptions, diagnose_bundle, diagnose_paths
 from bot.rulebase.loader import knowledge
 from bot.store.baselines import drop, family_of, find, keep, listed, packed, unpacked
@@ -17,7 +18,7 @@ from bot.store.healthy_baseline import healthy
 from kb.anomalies.core.severity_words import skeleton
 from kb.anomalies.runs.baseline_diff import Baseline, Lookup
 from kb.model import Gap, Job
-from kb.report import Indicator, Indicators
+from kb.report import EvidenceItem, Indicator, Indicators, Report, leaves_open
 
 KNOWN = knowledge()
 GOOD = Baseline(
@@ -52,6 +53,14 @@ def written(folder: Path, nodes: int, *, broken: bool) -> Path:
     return folder
 
 
+def diagnose_text(text: str) -> Report:
+    """The report on one log."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "train.log")
+        path.write_text(text, "utf-8")
+        return diagnose_paths(KNOWN, [path]).report
+
+
 def a_bundle(folder: Path, *, baseline: bool = True) -> Path:
     """A failed run that matches no rule, with a good run for comparison."""
     written(folder / "logs", 4, broken=True)
@@ -69,6 +78,33 @@ def test_the_line_that_no_rule_knows_is_reported_with_its_place(tmp_path: Path) 
     assert first.evidence is not None
     assert (first.evidence.source, first.evidence.line) == ("logs/node1.log", 91)
     assert "not_compared" not in {gap.code for gap in report.gaps}
+
+
+def test_where_only_a_scheduler_speaks_the_logs_are_compared(tmp_path: Path) -> None:
+    """That a job reached its limit does not say what it waited for."""
+    folder = a_bundle(tmp_path)
+    (folder / "job.yaml").write_text("name: llm\nstate: TIMEOUT\n", "utf-8")
+    report = diagnose_bundle(KNOWN, folder).report
+    assert [item.fault for item in report.diagnoses[:1]] == ["time_limit"]
+    assert leaves_open(report)
+    assert any("phase lock is gone" in event.what for event in report.indicators.events)
+
+
+def test_lines_of_the_report_fill_what_a_comparison_leaves() -> None:
+    """Up to five with those that the diagnosis quotes, each once; none where a good run filtered the lines."""
+
+    def line(number: int) -> EvidenceItem:
+        return EvidenceItem(f"e{number}", "line", "a.log", f"{'abcdefgh'[number]} failed", offset=number)
+
+    def indicators(*numbers: int) -> Indicators:
+        return Indicators(tuple(Indicator(line(number).text, "", line(number)) for number in numbers))
+
+    report = diagnose_text("GateError: it did not open\n")
+    first = replace(report.diagnoses[0], evidence=(line(0), line(1)))
+    known = replace(report, diagnoses=(first,), indicators=indicators(1, 3, 4, 5, 6))
+    shown = with_lines_of(indicators(1, 2), known, filtered=False)
+    assert [item.evidence.offset for item in shown.events if item.evidence] == [1, 2, 3, 4]
+    assert with_lines_of(indicators(1, 2), known, filtered=True) == indicators(1, 2)
 
 
 def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
