@@ -18,18 +18,18 @@ from bot.render import decisions, phrases
 from bot.render.commands import host_of
 from bot.render.headline import class_tag, explanation, headline, tone
 from bot.render.hyperlinks import file_address, shows_links
+from bot.render.indicators_text import add_indicators
 from bot.render.report_json import iso
 from bot.render.text_fit import fitted
-from bot.render.text_format import few, joined, many, tail
+from bot.render.text_format import few, joined, tail
 from bot.render.text_page import LISTED, LONE_ROWS, MARGIN, OutputLine, Reading, TextPage, Weight
 from bot.render.text_wrap import last_folders
-from kb.regex.lazy import lazy_compile
 from kb.report import leaves_open
 
 if TYPE_CHECKING:
     from bot.render.rich_console import Console
     from kb.model import Attempt, Gap
-    from kb.report import Diagnosis, EvidenceItem, Indicator, Indicators, Report, StackBranch, TimeZone
+    from kb.report import Diagnosis, EvidenceItem, Report, TimeZone
 
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
@@ -54,13 +54,6 @@ _LEFT_OUT = {
 _DIAGNOSES = 3
 _EXPLAINED = 3
 _QUOTES = (5, 2, 2)  # evidence items shown for the first, second and third diagnosis
-_BRANCHES = 8  # of merged stacks
-_BETWEEN = 3  # frames named between the first and the last of a branch
-_WRAPPERS = lazy_compile(
-    r"(?:^|\.)(?:wrapper|wrapped|inner|_fn|<lambda>|decorate_context|_call_impl|_wrapped_call_impl|\.\.\.)$"
-)
-_WHO = MARGIN - 4  # columns of the margin for the ranks of a branch
-_DEEPEST = 6  # deeper branches are not indented further
 
 
 def show(report: Report, reading: Reading | None = None, above: int = 0) -> None:
@@ -142,15 +135,18 @@ def _write(page: TextPage, report: Report) -> None:
     _about(page, report)
     if not report.diagnoses:
         _memory(page, report)
-        _indicators(page, report)
+        add_indicators(page, report)
     with page.weighing(Weight.OTHERS):
         _diagnoses(page, report, 1 if first is not None else 0)
         if report.diagnoses:
             _memory(page, report)
-        _stacks(page, report.hang.stacks)
+        if report.hang.stacks:
+            from bot.render.stacks_text import add_stacks  # noqa: PLC0415 - few answers have some
+
+            add_stacks(page, report.hang.stacks)
     unsure = report.verdict != "fault" or leaves_open(report)
     if report.diagnoses and (page.verbose or unsure):
-        _indicators(page, report)
+        add_indicators(page, report)
     _missing(page, report)
     _versions(page, report)
 
@@ -318,52 +314,7 @@ def _remedy(page: TextPage, diagnosis: Diagnosis) -> None:
             page.field("", f"Check: {step.verify}" if step.verify else "")
 
 
-# --- where the ranks are ---------------------------------------------------------------------------------------------
-
-
-def _stacks(page: TextPage, branches: Sequence[StackBranch]) -> None:
-    """The merged stacks, a line per branch: its ranks on the left, then its frames, outermost first."""
-    if not branches:
-        return
-    seen = sum(branch.ranks for branch in branches if branch.depth == 0)
-    page.gap()
-    page.text(
-        f"Where the {many(seen, 'rank')} {'is' if seen == 1 else 'are'} (merged stacks, outermost frame first):",
-        "title",
-    )
-    kept = branches if page.verbose else branches[:_BRANCHES]
-    for branch in kept:
-        who = _inside(branch)
-        frames = _path(branch.frames, page.verbose)
-        more = f" ... and {many(branch.folded, 'nested branch', 'nested branches')}" if branch.folded else ""
-        text = f"{branch.inside}: {frames}{more}" if len(who) > _WHO else f"{frames}{more}"
-        page.field(
-            who if len(who) <= _WHO else many(branch.ranks, "rank"), text, indent=2 * min(branch.depth, _DEEPEST)
-        )
-    if len(kept) < len(branches):
-        page.field("", f"... and {many(len(branches) - len(kept), 'more branch', 'more branches')}", "quiet")
-
-
-def _inside(branch: StackBranch) -> str:
-    """Return the ranks of a branch; the ranks outside it where that is shorter."""
-    if not branch.outside:
-        return f"all {branch.ranks}" if branch.ranks > 1 else f"rank {branch.inside}"
-    if len(branch.outside) < len(branch.inside):
-        return f"not {branch.outside}"
-    return f"{'rank' if branch.ranks == 1 else 'ranks'} {branch.inside}"
-
-
-def _path(frames: Sequence[str], verbose: bool) -> str:
-    """Return the frames of a branch: the first, the names of the last few before the end, and the last."""
-    if verbose or len(frames) < 3:
-        return " > ".join(frames)
-    names = [frame.partition(" (")[0] for frame in frames[1:-1]]
-    between = [name for name in names if not _WRAPPERS.search(name)]
-    cut = ["..."] if len(between) > _BETWEEN else []
-    return " > ".join([frames[0], *cut, *between[-_BETWEEN:], frames[-1]])
-
-
-# --- what stands out, and what is missing ----------------------------------------------------------------------------
+# --- what past runs suggest, and what is missing ---------------------------------------------------------------------
 
 
 def _memory(page: TextPage, report: Report) -> None:
@@ -375,52 +326,6 @@ def _memory(page: TextPage, report: Report) -> None:
         page.gap()
         page.text(phrases.REMEMBERED, "title")
         page.listed(found)
-
-
-def _indicators(page: TextPage, report: Report) -> None:
-    found = report.indicators if page.verbose else _not_quoted(report)
-    groups = (
-        ("Lines", found.events),
-        (phrases.places(found), found.nodes),
-        ("Stages", found.stages),
-        ("Steps", found.iterations),
-    )
-    if phrases.nothing_stands_out(found):
-        return
-    with page.weighing(Weight.FINDING):
-        page.gap()
-        page.text(phrases.standing_out(report), "title")
-    first = True
-    for label, items in groups:
-        kept = items if page.verbose else items[:LISTED]
-        for number, item in enumerate(kept):
-            with page.weighing(Weight.FINDING if first else Weight.MORE_EVIDENCE):
-                _indicator(page, "" if number else label, item)
-            first = False
-        if len(kept) < len(items):
-            with page.weighing(Weight.MORE_EVIDENCE):
-                page.field("", f"... and {len(items) - len(kept)} more", "quiet")
-    with page.weighing(Weight.MORE_EVIDENCE):
-        page.field("Compared", f"with {found.compared_with}" if found.compared_with else "", "quiet")
-
-
-def _not_quoted(report: Report) -> Indicators:
-    """Return what stands out without the lines that the first diagnosis quotes and that have no reason of their own."""
-    quoted = {(item.source, item.text.strip()) for item in (report.diagnoses[0].evidence if report.diagnoses else ())}
-    events = [
-        item
-        for item in report.indicators.events
-        if item.why or item.evidence is None or (item.evidence.source, item.evidence.text.strip()) not in quoted
-    ]
-    return replace(report.indicators, events=tuple(events))
-
-
-def _indicator(page: TextPage, label: str, item: Indicator) -> None:
-    if item.evidence is None:
-        page.field(label, f"{item.what}{tail(item.why)}")
-        return
-    page.field(label, f"{phrases.source(item.evidence)}{tail(item.why)}", "quiet")
-    page.quote(item.evidence.text or item.what, MARGIN + 2)
 
 
 def _missing(page: TextPage, report: Report) -> None:
