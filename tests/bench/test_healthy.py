@@ -17,8 +17,8 @@ def _outcome(name, kinds, *, alarm):
 
 @pytest.fixture(scope="module")
 def made():
-    """The logs of four rounds over all frames."""
-    return [make(1, number) for number in range(4 * len(FRAMES))]
+    """The logs of two rounds over all frames."""
+    return [make(1, number) for number in range(2 * len(FRAMES))]
 
 
 def test_a_template_is_filled_with_values_and_chance():
