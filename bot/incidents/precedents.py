@@ -22,7 +22,7 @@ from bot.incidents.exclusions import in_force_within, jobs_of
 from bot.policy.routing import CHAIN, NAMELESS, JobFacts, Link, continues, link_of
 from bot.runtime.paths import DEFAULT_TENANT
 from bot.store.database import Database
-from bot.store.digest_rows import rows_between
+from bot.store.digest_reading import rows_between
 from bot.store.fault_library import known_within
 from bot.store.tables import GoodEndRow, IncidentRow, KeptRow
 from bot.store.visibility import Viewer

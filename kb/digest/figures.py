@@ -167,9 +167,9 @@ def _weeks(rows: Sequence[DigestRow], whole: JobRuns, week: Week, zone: tzinfo, 
 
 def _kinds(rows: Sequence[DigestRow]) -> _Kinds:
     """Rows counted by answer and feedback, as few differ in these: what is asked of the kinds is not asked of each row."""
-    counts = Counter(map(_kind, rows))
-    one = dict(zip(map(_kind, rows), rows, strict=True))
-    return [(one[kind], count) for kind, count in counts.items()]
+    kinds = list(map(_kind, rows))
+    one = dict(zip(kinds, rows, strict=True))
+    return [(one[kind], count) for kind, count in Counter(kinds).items()]
 
 
 def _failure(row: DigestRow, parts: tuple[DigestRow, ...], whole: JobRuns) -> _Failure:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -150,8 +152,14 @@ def counted(rows: Sequence[DigestRow]) -> list[JobEnd]:
 
 
 def in_order(rows: Iterable[DigestRow], *, of: str = "at") -> list[DigestRow]:
-    """Rows by a time, and by id where times are equal. Two sorts by one number each take a third of one by both."""
-    return sorted(sorted(rows, key=attrgetter("id")), key=attrgetter(of))
+    """Rows by a time, and by id where times are equal. As few are, a sort by both numbers would take three times as long."""
+    time = attrgetter(of)
+    ordered = sorted(rows, key=time)
+    times = list(map(time, ordered))
+    for equal in {before for before, after in pairwise(times) if before == after}:
+        place = slice(bisect_left(times, equal), bisect_right(times, equal))
+        ordered[place] = sorted(ordered[place], key=attrgetter("id"))
+    return ordered
 
 
 def _joined(rows: Sequence[DigestRow], ordered: Sequence[DigestRow]) -> list[JobEnd]:

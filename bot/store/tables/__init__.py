@@ -30,7 +30,7 @@ from bot.store.tables.messages import (
     RequestRow,
 )
 from bot.store.tables.nodes import BAR_OPEN, BarRow
-from bot.store.tables.service import AuditRow, ClaimRow, DigestRow, SchemaVersion, SeenRow, WorkRow
+from bot.store.tables.service import AuditRow, ClaimRow, DigestDayRow, DigestRow, SchemaVersion, SeenRow, WorkRow
 
 __all__ = [
     "BAR_OPEN",
@@ -43,6 +43,7 @@ __all__ = [
     "BaselineRow",
     "ChoiceRow",
     "ClaimRow",
+    "DigestDayRow",
     "DigestRow",
     "DraftRow",
     "FlapRow",

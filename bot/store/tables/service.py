@@ -71,6 +71,21 @@ class DigestRow(SQLModel, table=True):
     error: str | None = Field(default=None, sa_type=MaskedText)
 
 
+class DigestDayRow(SQLModel, table=True):
+    """What the digest reads of the reports created on a day (by UTC) that the whole tenant sees, in columns (bot.store.digest_days).
+
+    Triggers delete the row when one of these reports or what people say about them changes.
+    `version`: the form of the columns.
+    """
+
+    __tablename__ = "digest_day"
+
+    tenant: str = Field(primary_key=True, max_length=64)
+    day: str = Field(primary_key=True, max_length=10)
+    version: int
+    columns_zstd: bytes
+
+
 class WorkRow(SQLModel, table=True):
     """A task for a worker, done once. At most one row per `key` is open (waiting or running).
 

@@ -25,7 +25,8 @@ from bot.cli.console import load_rules
 from bot.cli.diagnose import run
 from bot.cli.diagnose_options import DiagnoseOptions
 from bot.runtime.paths import database_url
-from bot.store.digest_rows import lemons, rows_between
+from bot.store.digest_reading import rows_between
+from bot.store.digest_rows import lemons
 from bot.store.incidents import IncidentStore
 from kb.digest.rows import ends
 from tests.support.paths import BUNDLES, DEMO, ROOT

@@ -17,7 +17,7 @@ from bot.incidents.lifecycle import LifecycleStep
 from bot.incidents.resolution import IncidentNotFound
 from bot.learning.drafts.cases import gathered
 from bot.learning.outcomes import told_within
-from bot.store.digest_rows import rows_between
+from bot.store.digest_reading import rows_between
 from bot.store.incidents import IncidentFilter
 from bot.store.tables import BarRow, GoodEndRow, WorkRow
 from bot.store.visibility import OPERATOR, Viewer

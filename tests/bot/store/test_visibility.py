@@ -68,6 +68,14 @@ def test_private_answers_of_earlier_versions_become_private(database):
                                    created_at=NOW, ready_at=NOW))  # fmt: skip
     engine = create_engine(database)
     with engine.begin() as connection:
+        for name in (
+            f"digest_day_{table}_{kind}"
+            for table in ("incident", "annotation")
+            for kind in ("insert", "update", "delete")
+        ):
+            trigger = f"FUNCTION {name} CASCADE" if engine.dialect.name == "postgresql" else f"TRIGGER {name}"
+            connection.execute(text(f"DROP {trigger}"))
+        connection.execute(text("DROP TABLE digest_day"))
         connection.execute(text("DROP TABLE presence"))
         connection.execute(text("ALTER TABLE incident DROP COLUMN private_to"))
         connection.execute(text("UPDATE schema_version SET version = 10"))
