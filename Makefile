@@ -71,8 +71,7 @@ bench: $(DEV)  ## how fast logs are read, 2 GB, beside ripgrep where it is insta
 	$(BIN)/python bench/scan.py --size 2G --quick --figures
 
 bench-full: bench  ## 6 and 16.92 GB too, whose logs are deleted afterwards: 40 GB of disk at most
-	$(BIN)/python bench/scan.py --size 6G --quick --deep --delete
-	$(BIN)/python bench/scan.py --size 16.92G --quick --deep --delete
+	$(BIN)/python bench/scan.py --size 6G 16.92G --quick --deep --delete --figures
 
 soak: $(DEV)  ## an hour of fuzz, kills, floods, live scenes and upgrades; shorter with MINUTES=5, single parts with PARTS=fuzz,kills
 	$(BIN)/python bench/soak/soak.py --minutes $(MINUTES) --parts "$(PARTS)" --lab $(LAB)/bin/python

@@ -7,6 +7,7 @@ is timed, so that all runs find them in the page cache, as far as memory goes.
     python bench/scan.py --size 600M
     python bench/scan.py --size 6G --json > scan.json
     python bench/scan.py --size 2G --quick --figures      # `make bench`: a few minutes; writes the README's figures
+    python bench/scan.py --size 6G 16.92G --quick --deep --delete --figures      # `make bench-full`, after it
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from kb.rulebase.patterns import portable
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kb.scanning.plan import ScanPlan
 
@@ -55,7 +56,7 @@ STARTS = 7
 WRITTEN, SHORT, FROZEN = "rules as written", "our scan forms", "frozen patterns"
 FROZEN_PATTERNS = Path(__file__).with_name("frozen_patterns.txt")  # the rules as written on 2026-11-23, one a line
 README = ROOT / "README.md"
-FIGURES = re.compile(r"(?s)(<!-- speed: .*? -->\n).*?(\n<!-- end of speed -->)")
+FIGURES = r"(?s)(<!-- {name}: [^>]* -->\n).*?(<!-- end of {name} -->)"
 END_TO_END = "signalbox diagnose"
 DEEP = END_TO_END + " --deep"
 SMALL = 1_000_000_000  # bytes; below, one run is mostly noise
@@ -423,14 +424,14 @@ def starts(empty: Path, cache: Path, rules: Path | None = None) -> tuple[Row, Ro
 # The run
 
 
-def measure(args: argparse.Namespace, work: Path) -> list[Row]:
-    """Return all measurements, in order; a failed one is a row with the reason."""
-    plain = prepare(args.data, args.size, 0.0)
+def measure(args: argparse.Namespace, work: Path, size: int) -> list[Row]:
+    """Return all measurements of a size, in order; a failed one is a row with the reason."""
+    plain = prepare(args.data, size, 0.0)
     if plain is None:
         return [Row("everything", note="no room on the disk for the data")]
     empty, cache = work / "empty", work / "cache"
     os.environ["SIGNALBOX_CACHE"] = str(work / "own-cache")
-    empty.mkdir()
+    empty.mkdir(parents=True)
     (empty / "rank-0.log").write_bytes(b"2026-11-03 04:10:00,000 [INFO] starting\n")
     patterns = scan_patterns(ROOT / "rules")
     rows = [plain_read(plain)]
@@ -439,23 +440,25 @@ def measure(args: argparse.Namespace, work: Path) -> list[Row]:
     start_up = warm.seconds
     rows.extend((cold, warm))
     rows.append(best(lambda: diagnose(END_TO_END, plain, start_up=start_up, cache=cache)))
-    rows.extend(more_rules(work, plain, empty))
-    if args.deep:
-        rows.append(diagnose(DEEP, plain, start_up=start_up, cache=cache, deep=True))
-    for share in STORMS:
-        storm = prepare(args.data, args.size, share)
-        if storm is None:
-            continue
-        name = storm_name(share)
-        rows.append(best(lambda n=name, d=storm: raw_engine(f"raw engine, {n}", patterns, d)))
-        rows.append(best(lambda n=name, d=storm: diagnose(f"{END_TO_END}, {n}", d, start_up=start_up, cache=cache)))
-        if args.delete:
-            shutil.rmtree(storm)
+    # Before the storms are made: these may push the logs out of the page cache.
     if args.quick:
         frozen = FROZEN_PATTERNS.read_text("utf-8").splitlines()
         rows.append(best(lambda: ripgrep(frozen, plain, empty, 2, FROZEN)))
     elif not args.own_only:
         rows.extend(others(patterns, plain, empty))
+    rows.extend(more_rules(work, plain, empty))
+    if args.deep:
+        rows.append(diagnose(DEEP, plain, start_up=start_up, cache=cache, deep=True))
+    for share in STORMS:
+        storm = prepare(args.data, size, share)
+        if storm is None:
+            continue
+        name = storm_name(share)
+        plain_read(storm)
+        rows.append(best(lambda n=name, d=storm: raw_engine(f"raw engine, {n}", patterns, d)))
+        rows.append(best(lambda n=name, d=storm: diagnose(f"{END_TO_END}, {n}", d, start_up=start_up, cache=cache)))
+        if args.delete:
+            shutil.rmtree(storm)
     if args.delete:
         shutil.rmtree(plain)
     return rows
@@ -547,10 +550,41 @@ def _storm_times(timed: dict[str, float], plain: float) -> Iterator[str]:
         yield f"{timed[f'{END_TO_END}, {storm_name(share)}'] / plain:.1f}"
 
 
-def write_figures(rows: list[Row]) -> None:
-    """Put the figures into the README."""
+def large_figures(measured: list[list[Row]]) -> str:
+    """Return the figures of the README on larger sizes as a paragraph."""
+    rows = [{row.what: row for row in each} for each in measured]
+    plain, deep = [row[END_TO_END] for row in rows], [row[DEEP] for row in rows]
+    beside = [row.get(f"ripgrep -j2, {FROZEN}", Row("")) for row in rows]
+    faster = _listed(f"{own.rate / rg.rate:.1f}" for own, rg in zip(plain, beside, strict=True) if rg.rate)
+    compared = f", {faster} times the speed of `rg -j2`" if all(rg.rate for rg in beside) else ""
+    parts = [
+        f"By the clock of a machine with {os.cpu_count()} processors (`make bench-full`),",
+        f"{_listed(f'{row.size / 1e9:.1f}' for row in plain)} GB take {_listed(f'{row.seconds:.0f}' for row in plain)} s{compared}, and",
+        f"{_listed(f'{row.seconds:.0f}' for row in deep)} s with `--deep`. A process takes at most {_listed(map(_peak, plain))} MB of memory,",
+        f"with `--deep` {_listed(map(_peak, deep))} MB.",
+    ]
+    return textwrap.fill(" ".join(parts), 140, break_long_words=False, break_on_hyphens=False)
+
+
+def _peak(row: Row) -> str:
+    return f"{max(row.peak_rss_mb.values()):.0f}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def write_figures(measured: list[list[Row]], *, large: bool) -> None:
+    """Put the figures into the README, unless one is missing."""
+    needed = [END_TO_END, DEEP] if large else [END_TO_END, *(f"{END_TO_END}, {storm_name(share)}" for share in STORMS)]
+    for rows in measured:
+        if missing := set(needed) - {row.what for row in rows if row.rate}:
+            say(f"the README keeps its figures: not measured: {', '.join(sorted(missing))}")
+            return
+    name, found = ("large logs", large_figures(measured)) if large else ("speed", figures(measured[0]))
     text = README.read_text("utf-8")
-    README.write_text(FIGURES.sub(lambda match: f"{match[1]}{figures(rows)}{match[2]}", text), "utf-8")
+    README.write_text(re.sub(FIGURES.format(name=name), lambda match: f"{match[1]}{found}\n{match[2]}", text), "utf-8")
 
 
 def table(rows: list[Row]) -> str:
@@ -578,7 +612,9 @@ def say(text: str) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=scan_data.byte_count, default=scan_data.byte_count("600M"), help="600M, 6G, …")
+    parser.add_argument(
+        "--size", type=scan_data.byte_count, nargs="+", default=[scan_data.byte_count("600M")], help="600M, 6G, …"
+    )
     parser.add_argument("--data", type=Path, default=ROOT / "bench" / "data")
     parser.add_argument("--own-only", action="store_true", help="leave out the searchers of others")
     parser.add_argument(
@@ -588,21 +624,26 @@ def main() -> None:
     parser.add_argument(
         "--delete", action="store_true", help="delete the logs of this size when they have been measured"
     )
-    parser.add_argument("--figures", action="store_true", help="write the README's figures")
+    parser.add_argument(
+        "--figures", action="store_true", help="write the README's figures: with --deep, those of large logs"
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="scan-bench-") as folder:
-        rows = measure(args, Path(folder))
-    found = ratios(rows)
+    measured: list[list[Row]] = []
+    for size in args.size:
+        with tempfile.TemporaryDirectory(prefix="scan-bench-") as folder:
+            measured.append(measure(args, Path(folder), size))
+        shown = ratios(measured[-1])
+        if args.json:
+            listed = [asdict(row) | {"mb_per_s": round(row.rate, 1)} for row in measured[-1]]
+            print(json.dumps({"cpus": os.cpu_count(), "rows": listed, "ratios": shown}, indent=1))
+            continue
+        print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n{table(measured[-1])}\n")
+        for name, ratio in shown.items():
+            print(f"{name:48} {ratio:8.2f}")
+        print(flush=True)
     if args.figures:
-        write_figures(rows)
-    if args.json:
-        listed = [asdict(row) | {"mb_per_s": round(row.rate, 1)} for row in rows]
-        print(json.dumps({"cpus": os.cpu_count(), "rows": listed, "ratios": found}, indent=1))
-        return
-    print(f"{os.cpu_count()} CPUs\n{table(rows)}\n")
-    for name, ratio in found.items():
-        print(f"{name:48} {ratio:8.2f}")
+        write_figures(measured, large=args.deep)
 
 
 if __name__ == "__main__":
