@@ -124,14 +124,15 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def made(wish: NewRule, log: Path | None) -> ScaffoldedRule:
-    """Return the folder's files.
+def made(wish: NewRule, log: Path | None, *, own: bool = False) -> ScaffoldedRule:
+    """Return the folder's files. `own`: for a site's overlay, whose rules need no public reference.
 
     Raises:
         UnreadableInput: the log cannot be read, or is too large for a test.
     """
     files = {"rule.yaml": rule_text(wish).encode()}
-    missing = ["rule.yaml: why it happens, what it does to the run, what to do, a reference; then another status"]
+    parts = f"why it happens, what it does to the run, what to do{'' if own else ', a reference'}"
+    missing = [f"rule.yaml: {parts}; then another status"]
     if wish.regex is None:
         missing.append("rule.yaml: a pattern; the one in it finds nothing")
     if log is None:

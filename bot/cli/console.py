@@ -201,6 +201,12 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
+    def begin(self, step: str) -> None:
+        """Name a step whose progress cannot be counted, before it starts."""
+        if self._line is not None:
+            self._drawn = time.monotonic()
+            self._line.draw(masked(f"{step} ... "))
+
     def tell(self, done: int, total: int | None = None) -> None:
         """Say how many are done, and how many there are if that was not known before."""
         now = time.monotonic()

@@ -353,7 +353,8 @@ def _deliver(
         if warning:
             complain(warning)
         elif not options.as_json:  # in a pipe, too: whoever reads it later finds the incident by its number
-            say(f"Saved as incident {memory.number}; `signalbox incidents show {memory.number}` shows it again.")
+            kind = "incident" if answer.report.verdict != "no_fault" else "run"
+            say(f"Saved as {kind} {memory.number}; `signalbox incidents show {memory.number}` shows it again.")
         # without --deep, only the lines that rules need are fetched from a job's log store
         whole = options.deep or not options.targets
         told = memory.keep_good(known, answer, bundle if whole else None)

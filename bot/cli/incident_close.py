@@ -14,10 +14,10 @@ from bot.config.file import read
 from bot.incidents.grafana import owe_within
 from bot.incidents.ledger import Ledger
 from bot.incidents.resolution import Annotation, Closing, annotate_within, word
-from bot.policy.resolution_codes import implied, nameless
+from bot.policy.resolution_codes import NAMELESS, implied, nameless
 from bot.render.report_json import from_json
 from bot.render.text_format import few
-from bot.rulebase.fault_search import classes_with
+from bot.rulebase.fault_search import classes_like, classes_with
 from bot.rulebase.loader import knowledge
 from bot.runtime.paths import config_path, database_url
 from kb.errors import SignalboxError
@@ -72,10 +72,14 @@ def run(
             if _tenant(tenant).grafana is not None:
                 owe_within(session, incident, tenant, key, now)
         against = word(ledger.closings.annotations(incident))
-    words = f"Incident {incident} closed: {closing.fault or closing.cause}{f', nodes {chr(44).join(closing.nodes)}' if closing.nodes else ''}"
+    words = f"Incident {incident} closed: {closing.fault or nameless(closing.cause) or closing.cause}{f', nodes {chr(44).join(closing.nodes)}' if closing.nodes else ''}"
     others = (
         [f"{item.said.who} says {item.said.fault or item.said.cause}" for item in against.against] if against else []
     )
+    if lost and report.job.gpus is None:
+        others.append(
+            "its GPU-hours stay unknown, because nothing says how many GPUs the job had (`signalbox diagnose --gpus N` does)"
+        )
     return f"{words}; {'; '.join(others)}" if others else words
 
 
@@ -97,12 +101,12 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
     diagnosed = [item.fault for item in found]
     if cause == "right":
         if not found:
-            return {"verdict": "right", "cause": "unknown"}
+            return {"verdict": "right", "cause": "no_failure" if report.verdict == "no_fault" else "unknown"}
         return {"verdict": "right", "cause": "shown", "fault": found[0].fault, "rule": found[0].rule}
-    if cause in ("no-rule", "no_rule"):
-        return {"verdict": implied("no_rule", None, diagnosed), "cause": "no_rule"}
-    if cause == "unknown":
-        return {"verdict": implied("unknown", None, diagnosed), "cause": "unknown"}
+    code = next((known for known in NAMELESS if known == cause.replace("-", "_")), None)
+    if code is not None:
+        verdict = "right" if (code, report.verdict) == ("no_failure", "no_fault") else implied(code, None, diagnosed)
+        return {"verdict": verdict, "cause": code}
     faults = knowledge().rulebook.faults
     if cause not in faults:
         raise SignalboxError(f"there is no fault class {cause[:80]!r}; {_similar(cause, faults)}")
@@ -114,8 +118,9 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
 
 
 def _similar(cause: str, faults: Mapping[str, FaultClass]) -> str:
-    """The classes that were probably meant: those whose id or title has all the words, else the closest id."""
-    found = classes_with(cause.replace("_", " ").replace("-", " ").split(), faults)
+    """The classes that were probably meant: those whose id has similar words, or whose title has all of them, else the closest id."""
+    words = cause.replace("_", " ").replace("-", " ").split()
+    found = list(dict.fromkeys((*classes_like(words, faults), *classes_with(words, faults))))
     if found:
         named = [f"{item.id} ({item.title.partition(':')[0]})" for item in found]
         return f"did you mean {few(named, ' or ', limit=_SIMILAR)}? All classes: signalbox rules faults"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import PurePath
@@ -10,9 +11,10 @@ from bot.cli.console import say_table
 from bot.cli.incident_actions import span_seconds
 from bot.incidents.names import with_names
 from bot.render.columns import Column
-from bot.store.incident_state import state_of
+from bot.render.report_json import from_json
+from bot.store.incident_state import listed_state
 from bot.store.incidents import Incident, IncidentStore
-from kb.model import NOT_FAILED
+from kb.report import Report
 from kb.rulebase.yaml_nodes import nearest
 
 _COLUMNS = (
@@ -29,14 +31,18 @@ _VERDICTS = {"no_match": "unknown cause", "insufficient_evidence": "too little e
 
 
 def listed(
-    incidents: Sequence[Incident], now: datetime, people: Mapping[str, str], causes: Mapping[int, str] | None = None
+    incidents: Sequence[Incident],
+    now: datetime,
+    people: Mapping[str, str],
+    causes: Mapping[int, str] | None = None,
+    places: Mapping[int, str] | None = None,
 ) -> None:
     """Print incidents, one per line; on a narrow terminal, long names are cut.
 
-    `people`: id → name; `causes`: incident → its confirmed cause.
+    `people`: id → name; `causes`: incident → its confirmed cause; `places`: incident → what names it if its job has no name.
     """
-    known = causes or {}
-    cells = [_row(incident, now, known.get(incident.id)) for incident in incidents]
+    known, where = causes or {}, places or {}
+    cells = [_row(incident, now, known.get(incident.id), where.get(incident.id, "-")) for incident in incidents]
     rows = [(*others, with_names(who, people)) for *others, who in cells]
     kept = [
         place for place, column in enumerate(_COLUMNS) if column.head != "ASSIGNEE" or any(row[place] for row in rows)
@@ -75,7 +81,30 @@ def age(since: datetime, now: datetime) -> str:
     return "now"
 
 
-def _row(incident: Incident, now: datetime, confirmed: str | None) -> tuple[str, ...]:
+def places_of(store: IncidentStore, incidents: Sequence[Incident]) -> dict[int, str]:
+    """The file or folder that was read, for incidents with neither a job nor a bundle.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    found = {}
+    for incident in incidents:
+        unnamed = not (incident.job_name or incident.job_id or incident.bundle)
+        record = store.answer(incident.id) if unnamed else None
+        if record is not None and (place := _place(from_json(record.report_json))):
+            found[incident.id] = place
+    return found
+
+
+def _place(report: Report) -> str:
+    """The file of the first quoted line, or its folder if there were several files; empty if no line is quoted."""
+    quoted = [item for diagnosis in report.diagnoses for item in diagnosis.evidence if item.kind == "line"]
+    quoted += [item.evidence for item in report.indicators.events if item.evidence is not None]
+    file = quoted[0].source if quoted else ""
+    return file if report.streams == 1 else posixpath.dirname(file) or file
+
+
+def _row(incident: Incident, now: datetime, confirmed: str | None, place: str) -> tuple[str, ...]:
     more = f" +{len(incident.nodes) - 1}" if len(incident.nodes) > 1 else ""
     hours = incident.gpu_hours_lost
     return (
@@ -89,14 +118,14 @@ def _row(incident: Incident, now: datetime, confirmed: str | None) -> tuple[str,
         else f"{hours:,.0f}",
         _cause(incident, confirmed),
         f"{incident.nodes[0]}{more}" if incident.nodes else "-",
-        incident.job_name or incident.job_id or _folder(incident.bundle),
+        incident.job_name or incident.job_id or (_folder(incident.bundle) if incident.bundle else place),
         f"private to {incident.private_to}" if incident.private_to else incident.assignee or "",
     )
 
 
-def _folder(bundle: str | None) -> str:
+def _folder(bundle: str) -> str:
     """The name of the folder of the evidence, which names a job that has neither name nor id."""
-    place = PurePath(bundle or "")
+    place = PurePath(bundle)
     return (place.parent.name if place.name == "logs" else place.name) or "-"
 
 
@@ -110,9 +139,5 @@ def _cause(incident: Incident, confirmed: str | None) -> str:
 
 def _state(incident: Incident, now: datetime) -> str:
     """The state; healthy for a run that did not fail, of which nobody need do anything."""
-    state = state_of(incident, now)
-    if state == "merged":
-        return f"merged:{incident.merged_into}"
-    if state == "open" and incident.verdict in NOT_FAILED:
-        return "healthy" if incident.verdict == "no_fault" else "unclear"
-    return state
+    state = listed_state(incident, incident.verdict, now)
+    return f"merged:{incident.merged_into}" if state == "merged" else state

@@ -33,7 +33,7 @@ class Closing:
     """Feedback of one person. `who`: Slack user id, or login on the command line; `source`: slack, cli.
 
     `verdict`: whether the answer was correct. `cause`: shown (`fault` and `rule` of a diagnosis in the answer), fault
-    (another one), no_rule, unknown; None if the person only pressed Wrong. `lost_hours`: wall-clock hours.
+    (another one), no_rule, no_failure, unknown; None if the person only pressed Wrong. `lost_hours`: wall-clock hours.
     """
 
     who: str
@@ -87,7 +87,7 @@ class Closings(Repository):
 
 
 def confirmed(database: Database, incidents: Sequence[int]) -> Mapping[int, str]:
-    """The confirmed cause of each of these incidents that has one: its fault, or that no rule fits.
+    """The confirmed cause of each of these incidents that has one: its fault, that no rule fits, or that nothing failed.
 
     Raises:
         StoreError: the store cannot be read.
@@ -95,7 +95,9 @@ def confirmed(database: Database, incidents: Sequence[int]) -> Mapping[int, str]
     with database.errors(), database.session() as session:
         said = annotations_within(session, incidents)
     last = {number: holds.last.said for number, item in said.items() if (holds := word(item)) is not None}
-    return {number: item.fault or NAMELESS["no_rule"] for number, item in last.items() if item.cause != "unknown"}
+    return {
+        number: item.fault or nameless(item.cause) or "" for number, item in last.items() if item.cause != "unknown"
+    }
 
 
 def annotate_within(session: Session, incident: int, tenant: str, *, key: str, said: Closing, now: datetime) -> bool:

@@ -39,8 +39,9 @@ from kb.parsers.nccl_ras.answers import read_ras
 from kb.parsers.nccl_ras.values import RasReport
 from kb.scanning.summary import StreamSummary
 
+EXITS_UNKNOWN = "exits_unknown"
 _EXITS_UNKNOWN = Gap(
-    "exits_unknown",
+    EXITS_UNKNOWN,
     "processes",
     "all processes are gone, and no log says how they ended: put the launcher's own output (torchrun, srun) next to the ranks' logs",
     rules_out="which process ended first, and by what signal",

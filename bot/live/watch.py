@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult, Recall, diagnose_bundle
 from bot.diagnosis.line_numbers import resolve
 from bot.live.bundle_writer import LiveBundle
-from bot.live.probe_cycle import ProbeCycle, ProbeResult, ProbeSources
+from bot.live.probe_cycle import EXITS_UNKNOWN, ProbeCycle, ProbeResult, ProbeSources
 from bot.rulebase.loader import Knowledge
 from kb.diagnosis.engine import diagnose
 from kb.diagnosis.live_phase import WAITS, is_state
@@ -155,7 +155,14 @@ class Watch:
         look = self._last = self._looking.look(self._clock.now())
         self._begun = min(self._begun, look.time)
         self._grew = look.time if look.grew else self._grew
+        step = max((stream.series.last.step or 0 for stream in look.evidence.streams if stream.series.last), default=0)
+        lines = sum(stream.series.seen for stream in look.evidence.streams)
+        self._stepped, self._lines = (look.time, lines) if lines != self._lines else (self._stepped, self._lines)
+        self._report = self._judged(look)
+        finished = self._report.phase == "completed"
         for gap in look.gaps:
+            if finished and gap.code == EXITS_UNKNOWN:
+                continue
             fields = {"code": gap.code, "source": gap.source, "reason": gap.reason}
             self._tell(WatchEvent("gap", look.time, f"{gap.source}: {gap.reason}", fields))
         for rank, process in sorted(look.lost.items())[:16]:
@@ -165,13 +172,9 @@ class Watch:
         hang = look.evidence.hang
         if look.again:
             self._tell(WatchEvent("restarted", look.time, "the job's processes were started again"))
-        step = max((stream.series.last.step or 0 for stream in look.evidence.streams if stream.series.last), default=0)
-        lines = sum(stream.series.seen for stream in look.evidence.streams)
-        self._stepped, self._lines = (look.time, lines) if lines != self._lines else (self._stepped, self._lines)
-        self._report = self._judged(look)
         self._show(hang, step, look.time)
         voted = any(vote.vote == "yes" for vote in hang.votes)
-        if look.lost or voted:
+        if voted or (look.lost and not finished):
             self._freeze(look, "the first vote" if voted else "a process is gone")
         elif self._bundle.begun is not None:
             self._add()
@@ -223,7 +226,8 @@ class Watch:
         if not kind:  # else, a fault of the attempt before
             self._tell_degraded(report, look)
         if report.phase == "completed" and not look.grew and not look.found:
-            return self._left("the run had completed before the watch began" if self._first else "the run completed")
+            why = "the run had completed before the watch began" if self._first else "the run completed"
+            return self._left(why + _shown_by(report))
         return None
 
     def _failing(self, report: Report) -> str:
@@ -275,7 +279,7 @@ class Watch:
         if report.verdict == "no_match" or (report.verdict == "fault" and report.phase == "failed"):
             return self._call("fatal", report.summary, look)
         if report.phase == "completed":
-            return self._left("the run completed")
+            return self._left("the run completed" + _shown_by(report))
         return self._call("ended", "the job's processes ended; whether it completed cannot be told", look)
 
     def _failed(self, report: Report, kind: str, look: ProbeResult) -> WatchOutcome | None:
@@ -418,7 +422,13 @@ class Watch:
         return WatchOutcome(why, folder=self._plan.save)
 
 
-_WORDS = {"yes": "YES", "no": "no", "not_observable": "-"}
+_WORDS = {"yes": "YES", "no": "no", "not_observable": "no data"}
+
+
+def _shown_by(report: Report) -> str:
+    """The line that shows how a run ended, to add to a sentence; empty if none is quoted."""
+    line = next((item.evidence for item in report.indicators.events if item.evidence is not None), None)
+    return f" | {line.source}: {line.text[:_QUOTED]}" if line is not None else ""
 
 
 def _key(diagnosis: Diagnosis | None, report: Report) -> str:

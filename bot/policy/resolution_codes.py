@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 Verdict = Literal["right", "right_not_first", "wrong", "abstained_rightly", "not_looked_at"]
-Cause = Literal["shown", "fault", "no_rule", "unknown"]
+Cause = Literal["shown", "fault", "no_rule", "no_failure", "unknown"]
 
 VERDICTS: Mapping[Verdict, str] = {
     "right": "right",
@@ -16,7 +16,11 @@ VERDICTS: Mapping[Verdict, str] = {
     "not_looked_at": "not reviewed",
 }
 JUDGED: tuple[Verdict, ...] = ("right", "right_not_first", "wrong")  # verdicts on answers that named a fault
-NAMELESS: Mapping[Cause, str] = {"no_rule": "no rule fits", "unknown": "still unknown"}  # causes without a fault
+NAMELESS: Mapping[Cause, str] = {
+    "no_rule": "no rule fits",
+    "no_failure": "nothing failed",
+    "unknown": "still unknown",
+}  # causes without a fault
 
 LONGEST = {"fault": 128, "rule": 128, "action": 500, "note": 3000, "who": 128, "node": 253}
 MOST_NODES = 200
@@ -28,7 +32,7 @@ def implied(cause: Cause | None, fault: str | None, found: Sequence[str]) -> Ver
         if fault not in found:
             return "wrong"
         return "right" if found[0] == fault else "right_not_first"
-    if cause == "no_rule":
+    if cause in ("no_rule", "no_failure"):
         return "wrong" if found else "abstained_rightly"
     return "not_looked_at"
 

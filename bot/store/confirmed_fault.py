@@ -11,7 +11,7 @@ from bot.store.tables import AnnotationRow, IncidentRow
 
 
 def actual_fault() -> ColumnElement[Any]:
-    """The fault class that the last valid close-out names, NULL where it says that no rule fits; else the diagnosed one.
+    """The fault class that the last valid close-out names, NULL where it says that no rule fits or that nothing failed; else the diagnosed one.
 
     Feedback from before an incident was reopened is not valid. An incident that is not closed costs no lookup.
     """
@@ -19,7 +19,7 @@ def actual_fault() -> ColumnElement[Any]:
     said = _last(AnnotationRow.cause)
     return case(
         (col(IncidentRow.closed_at).is_(None), diagnosed),
-        (said == "no_rule", null()),
+        (said.in_(("no_rule", "no_failure")), null()),
         (said.in_(("shown", "fault")), func.coalesce(_last(AnnotationRow.fault), diagnosed)),
         else_=diagnosed,
     )

@@ -12,7 +12,9 @@ from bot.store.tables import IncidentRow
 from kb.model import NOT_FAILED
 
 State = Literal["open", "acknowledged", "snoozed", "closed", "merged"]
-STATES: tuple[State, ...] = get_args(State)
+ListedState = Literal["open", "acknowledged", "snoozed", "closed", "merged", "healthy", "unclear"]
+LISTED_STATES: tuple[ListedState, ...] = get_args(ListedState)
+_OPEN_RUNS = {"healthy": "no_fault", "unclear": "insufficient_evidence"}  # open, and nobody needs to confirm a cause
 
 
 class HasIncidentState(Protocol):
@@ -59,6 +61,25 @@ def in_state(state: State, now: datetime) -> ColumnElement[bool]:
         return and_(unsaid, until > now)
     awake = or_(until.is_(None), until <= now)
     return and_(unsaid, awake, acked.is_(None) if state == "open" else acked.is_not(None))
+
+
+def listed_in(state: ListedState, now: datetime) -> list[ColumnElement[bool]]:
+    """Conditions for rows that lists show in this state: open ones are failures; the others are healthy or unclear."""
+    verdict = col(IncidentRow.verdict)
+    match state:
+        case "healthy" | "unclear":
+            return [in_state("open", now), verdict == _OPEN_RUNS[state]]
+        case "open":
+            return [in_state(state, now), verdict.not_in(NOT_FAILED)]
+        case _:
+            return [in_state(state, now)]
+
+
+def listed_state(item: HasIncidentState, verdict: str, now: datetime) -> ListedState:
+    """The state that lists show for an incident with this verdict."""
+    state = state_of(item, now)
+    found = next((name for name in LISTED_STATES if _OPEN_RUNS.get(name) == verdict), None)
+    return found if state == "open" and found is not None else state
 
 
 def awake(now: datetime) -> ColumnElement[bool]:

@@ -26,7 +26,7 @@ from bot.runtime.paths import DEFAULT_TENANT, database_url
 from bot.store import unsaved
 from bot.store.confirmed_fault import actual_fault
 from bot.store.database import Repository, StoreError
-from bot.store.incident_state import State, awake, in_state, to_do
+from bot.store.incident_state import ListedState, awake, listed_in, to_do
 from bot.store.packed_reports import Origin, PackedReport, file
 from bot.store.suspect_nodes import node_names, suspects
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
@@ -89,7 +89,7 @@ class IncidentFilter:
     tenant: str | None = None
     now: datetime | None = None
     since: datetime | None = None
-    state: State | None = None
+    state: ListedState | None = None
     assignee: str | None = None
     awake: bool = False
     to_do: bool = False
@@ -106,9 +106,7 @@ class IncidentFilter:
         if self.since is not None:
             found.append(col(IncidentRow.created_at) >= self.since)
         if self.state is not None:
-            found.append(in_state(self.state, now))
-        if self.state == "open":
-            found.append(col(IncidentRow.verdict).not_in(NOT_FAILED))  # nobody needs to confirm the cause of these
+            found += listed_in(self.state, now)
         if self.assignee is not None:
             found.append(col(IncidentRow.assignee) == self.assignee)
         found += self._blamed()

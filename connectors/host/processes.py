@@ -39,6 +39,7 @@ _ALLOW = (
     "py-spy may not read the process: run as root or with CAP_SYS_PTRACE (in containers --cap-add SYS_PTRACE), or as its user "
     "with kernel.yama.ptrace_scope=0"
 )
+_NO_PYTHON = "not a Python process, so py-spy cannot read its stack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +367,7 @@ def _failure_gaps(found: Iterable[StackDump]) -> Iterator[Gap]:
     struck: dict[str, list[StackDump]] = {}
     for stack_dump in found:
         if stack_dump.trouble and not (stack_dump.child and stack_dump.trouble == "gone"):
-            struck.setdefault(_ALLOW if _denied(stack_dump.trouble) else stack_dump.trouble, []).append(stack_dump)
+            struck.setdefault(_reason(stack_dump.trouble), []).append(stack_dump)
     for reason, members in struck.items():
         pids = ", ".join(f"{member.pid} (rank {member.rank})" for member in members[:4])
         code = "process_gone" if reason == "gone" else "stacks_not_taken"
@@ -376,5 +377,8 @@ def _failure_gaps(found: Iterable[StackDump]) -> Iterator[Gap]:
         )
 
 
-def _denied(said: str) -> bool:
-    return bool(re.search(r"(?i)permission denied|operation not permitted|\bEPERM\b", said))
+def _reason(said: str) -> str:
+    """What py-spy said, or in our words what it means."""
+    if re.search(r"(?i)permission denied|operation not permitted|\bEPERM\b", said):
+        return _ALLOW
+    return _NO_PYTHON if "Failed to find python version" in said else said

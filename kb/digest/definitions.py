@@ -7,8 +7,8 @@ from collections.abc import Mapping
 DEFINITIONS: Mapping[str, str] = {
     "failures": (
         "Job ends of the week that Signalbox was asked about and in which something failed: the verdicts fault and no_match, "
-        "unless the run completed or was stopped on purpose, and those that people closed with a fault though Signalbox had "
-        "seen none. A job end that was diagnosed several times counts once, and "
+        "unless the run completed or was stopped on purpose or people closed it as 'nothing failed', and those that people closed with a "
+        "fault though Signalbox had seen none. A job end that was diagnosed several times counts once, and "
         "failures that people merged count as one. Jobs that nobody asked about are not stored and do not count."
     ),
     "week": (
@@ -59,7 +59,7 @@ DEFINITIONS: Mapping[str, str] = {
     "unknown": "Share of failures for which no rule gave a diagnosis.",
     "closed": "Share of failures whose cause a person has confirmed.",
     "top1": "Share of diagnoses whose first fault was the cause, of those that people judged right or wrong. 'Nothing failed' counts "
-    "as a wrong one if people named a fault. 'Still unknown' is not a judgement.",
+    "as a wrong one if people named a fault, and a fault as a wrong one if people say that nothing failed. 'Still unknown' is not a judgement.",
     "top3": "The same, counting any of the diagnoses shown.",
     "abstained": "Share of failures without a diagnosis where people confirmed that none fitted, of those that they judged.",
     "wrong": (

@@ -60,7 +60,10 @@ _kind = attrgetter("verdict", "rule", "fault", "closed", "cause", "said_fault", 
 
 @dataclass(slots=True)
 class _Week:
-    """One week under construction. `kinds`: its failures that differ in neither answer nor feedback, by one of each, counted."""
+    """One week under construction. `kinds`: its failures that differ in neither answer nor feedback, by one of each, counted.
+
+    `answers`: likewise, with the false alarms.
+    """
 
     week: Week
     start: float
@@ -70,6 +73,7 @@ class _Week:
     failures: list[_Failure] = field(default_factory=list)
     rows: list[DigestRow] = field(default_factory=list)
     kinds: _Kinds = field(default_factory=list)
+    answers: _Kinds = field(default_factory=list)
 
     @property
     def hours(self) -> float:
@@ -108,9 +112,9 @@ def figures(
     weeks = _weeks(every, whole, week, zone, until)
     ineffective = [_ineffective(item, whole) for item in weeks]
     this, before = weeks[-1], weeks[-2]
-    kinds = [kind for item in weeks for kind in item.kinds]
-    standing = _standing(kinds)
-    fired = _fired(this.kinds)
+    answers = [kind for item in weeks for kind in item.answers]
+    standing = _standing(answers)
+    fired = _fired(this.answers)
     still_open = [item for each in weeks for item in each.failures if not (item.row.closed or item.row.quiet)]
     domains = {name: item.domain for name, item in known.items()}
     return Digest(
@@ -132,8 +136,8 @@ def figures(
         ineffective=ineffective[-1],
         offenders=offenders([item.rows for item in weeks], domains),
         unknown=_unknown(this.kinds),
-        record=_record(this.kinds, 1),
-        long_record=_record(kinds, WEEKS),
+        record=_record(this.answers, 1),
+        long_record=_record(answers, WEEKS),
         fired=tuple(RuleLine(rule, count, standing.get(rule, Share(0, 0))) for rule, count in _most(fired)[:MOST]),
         wrong=_wrong(standing, fired),
         thinly_judged=sum(item.n < LEAST for item in standing.values()),
@@ -154,14 +158,15 @@ def _weeks(rows: Sequence[DigestRow], whole: JobRuns, week: Week, zone: tzinfo, 
     edges = [week.shifted(at).start(zone) for at in range(1 - WEEKS, 2)]
     weeks = [_Week(week.shifted(at + 1 - WEEKS), start, end, until) for at, (start, end) in enumerate(pairwise(edges))]
     times = sorted(row.at for row in rows)
-    failed = counted([row for row in rows if row.failed])
-    ended = [item.row.at for item in failed]
+    told = counted([row for row in rows if row.failed or row.false_alarm])
+    ended = [item.row.at for item in told]
     for item in weeks:
         item.reports = bisect_left(times, item.end) - bisect_left(times, item.start)
-        within = failed[bisect_left(ended, item.start) : bisect_left(ended, item.end)]
-        item.failures = [_failure(row, parts, whole) for row, parts in within]
+        within = told[bisect_left(ended, item.start) : bisect_left(ended, item.end)]
+        item.failures = [_failure(row, parts, whole) for row, parts in within if row.failed]
         item.rows = [failure.row for failure in item.failures]
         item.kinds = _kinds(item.rows)
+        item.answers = _kinds([row for row, _ in within])
     return weeks
 
 
@@ -334,6 +339,7 @@ def _wall(job: str, week: _Week, whole: JobRuns) -> float:
 
 
 def _record(kinds: _Kinds, weeks: int) -> AccuracyRecord:
+    failures = [(row, count) for row, count in kinds if row.failed]
     judged: Counter[str | None] = Counter()
     silent: Counter[str | None] = Counter()
     for row, count in kinds:
@@ -342,7 +348,7 @@ def _record(kinds: _Kinds, weeks: int) -> AccuracyRecord:
     answers = sum(judged[word] for word in JUDGED)
     return AccuracyRecord(
         weeks,
-        share(sum(count for row, count in kinds if row.closed), sum(count for _, count in kinds)),
+        share(sum(count for row, count in failures if row.closed), sum(count for _, count in failures)),
         share(judged["right"], answers),
         share(answers - judged["wrong"], answers),
         share(silent["abstained_rightly"], silent["abstained_rightly"] + silent["wrong"]),

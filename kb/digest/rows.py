@@ -78,7 +78,7 @@ class DigestRow(NamedTuple):
         """Whether something failed, whether diagnosed or not. If that is unknown, the report counts neither way."""
         if self.verdict in NOT_FAILED:
             return self.overruled
-        return self.phase not in SOUND
+        return self.phase not in SOUND and self.cause != "no_failure"
 
     @property
     def overruled(self) -> bool:
@@ -86,6 +86,11 @@ class DigestRow(NamedTuple):
         if self.verdict not in NOT_FAILED:
             return False
         return self.cause == "no_rule" or (self.cause == "fault" and self.said_fault not in (None, "cancelled"))
+
+    @property
+    def false_alarm(self) -> bool:
+        """Whether the bot named a fault where people say that nothing failed."""
+        return self.verdict == "fault" and self.cause == "no_failure"
 
     @property
     def unanswered(self) -> bool:

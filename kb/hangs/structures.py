@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from kb.collectives.trace import size
 from kb.facts.evidence import Evidence
+from kb.facts.gpus import rank_count
 from kb.facts.job_facts import Facts
 from kb.hangs.checkpoint_saves import slow_save
 from kb.hangs.kubernetes_events import relevant_events
@@ -36,7 +37,7 @@ EVENTS = 64  # number of newest events of one kind to keep
 def structures(evidence: Evidence, parts: NonLogEvidence, state: HangState, facts: Facts) -> list[SourcedStructure]:
     """Return the structures of all evidence besides the logs."""
     return [
-        *_of_hang(state.hang, evidence),
+        *_of_hang(state.hang, facts, alone=_alone(parts, facts)),
         *_of_stacks(parts, state, facts),
         *_of_collectives(state),
         *_of_ras(state),
@@ -49,13 +50,23 @@ def structures(evidence: Evidence, parts: NonLogEvidence, state: HangState, fact
     ]
 
 
-def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[SourcedStructure]:
+def _alone(parts: NonLogEvidence, facts: Facts) -> bool:
+    """Whether the job is a single process, so that no other rank waits for it in a collective."""
+    return rank_count(facts) == 1 and not parts.rings and not parts.ras
+
+
+def _of_hang(hang: Hang, facts: Facts, *, alone: bool) -> Iterator[SourcedStructure]:
     yes = [vote for vote in hang.votes if vote.vote == "yes"]
     if yes and (hang.called or hang.suspected):
         line = "; ".join(f"{vote.probe}: {vote.detail}" for vote in yes)
         state = "called" if hang.called else "suspected"
-        fields: dict[str, Scalar] = {"state": state, "votes": len(yes), "probes": ", ".join(vote.probe for vote in yes)}
-        yield structure_from("hang probes", "probes", line, fields, Resource(cluster=evidence.job.cluster))
+        fields: dict[str, Scalar] = {
+            "state": state,
+            "votes": len(yes),
+            "probes": ", ".join(vote.probe for vote in yes),
+            "ranks": "one" if alone else "several",
+        }
+        yield structure_from("hang probes", "probes", line, fields, Resource(cluster=facts.evidence.job.cluster))
 
 
 def has_stalled(parts: NonLogEvidence, state: HangState, facts: Facts) -> bool:
@@ -81,12 +92,14 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
     """Yield ranks that are elsewhere than the others; only with evidence that the run makes or made no progress."""
     if not has_stalled(parts, state, facts):
         return
+    alone = "yes" if _alone(parts, facts) else "no"
     seen = state.seen or compare(parts.stacks, expected_ranks(facts), stillness_limits(state.limits))
     ordered = sorted(parts.stacks, key=lambda stack: (stack.time is not None, stack.time or 0.0, stack.source))
     sources = {item.resource.rank: item.source for item in ordered if not item.child}
     if seen.outliers and not seen.shared:
         for place, item in enumerate(seen.outliers[:MOST]):
-            yield _outlier(item, place, seen, sources.get(item.rank, "stacks"), overdue=state.overdue)
+            source = sources.get(item.rank, "stacks")
+            yield _outlier(item, place, seen, source, overdue=state.overdue, alone=alone)
     elif seen.fault:
         group = seen.groups[0] if seen.groups else None
         fields: dict[str, Scalar] = {
@@ -95,11 +108,14 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
             "activity": group.doing.activity if group else "",
             "frame": _frame(group.doing) if group else "",
             "others": _places(seen.groups) if seen.fault == "collective_desync" else "",
+            "alone": alone,
         }
         yield structure_from("stacks", "stacks", seen.reason, fields, Resource())
 
 
-def _outlier(outlier: Outlier, place: int, seen: Comparison, source: str, *, overdue: bool) -> SourcedStructure:
+def _outlier(
+    outlier: Outlier, place: int, seen: Comparison, source: str, *, overdue: bool, alone: str
+) -> SourcedStructure:
     """Yield a rank held up by its storage: its saves used to be quick, and the current one takes far longer."""
     fault = outlier.doing.fault or seen.fault
     crowd = seen.groups[seen.crowd] if seen.crowd is not None else None
@@ -114,6 +130,7 @@ def _outlier(outlier: Outlier, place: int, seen: Comparison, source: str, *, ove
         "place": place,
         "caller": _at(outlier.doing.caller),
         "others": _places([crowd]) if crowd is not None else "",
+        "alone": alone,
     }
     line = f"rank {outlier.rank}: {outlier.why}" if f"rank {outlier.rank}" not in outlier.why else outlier.why
     line += "; earlier saves took a small part of this time" if held else ""

@@ -56,8 +56,8 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "job_id": "id",
         "process_start": "rank local_rank pid node",
         "progress": "seen last",
-        "hang": "state votes probes blocked_on",
-        "stack_outlier": "class shared sure activity frame context place caller others",
+        "hang": "state votes probes ranks blocked_on",
+        "stack_outlier": "class shared sure activity frame context place caller others alone",
         "collective_culprit": "why op seq group score place state differs ran others",
         "peer_outlier": "metric way size place standing field times value usual often group",
         "slow_phase": "phase seconds usual step",
@@ -88,6 +88,7 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
     "growth": ("a_step", "window"),
     "off_schedule": ("steps",),
 }  # of kb.metrics.change_points, with the parameters of each
+_LISTED = ("action", "fault")  # vocabularies that a command lists
 PROSE = ("summary", "cause", "impact", "because")
 FILLED = ("text", "command", "verify", "escalate")
 
@@ -337,7 +338,8 @@ def _links(node: Node, words: Words) -> Iterator[Fault]:
 def _unknown_name(node: Node | None, known: Collection[str], what: str) -> Iterator[Fault]:
     text = node.text() if node is not None else None
     if node is not None and text is not None and text not in known:
-        yield node.fault(f"no {what} {text[:60]!r}", nearest(text, known))
+        listed = f"`signalbox rules {what}s` lists them" if what in _LISTED else ""
+        yield node.fault(f"no {what} {text[:60]!r}", "; ".join(filter(None, (nearest(text, known), listed))))
 
 
 def _items(node: Node | None, key: str) -> tuple[tuple[str, Node], ...]:

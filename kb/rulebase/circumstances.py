@@ -65,6 +65,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "worker_ip": (),  # of a worker process that the line names
     "worker_pid": (),
     "missing": (),
+    "missing_too": (),  # another file that a later exception of the same log says is missing
     "temp": ("yes",),  # it lies in a folder with the name of one that programs make for themselves
     "looked_for": (),  # the file that the program missed before it raised this exception while it handled that
     "device_name": (),  # a GPU by its address or number, such as "GPU 0000:1c:00.0" or "GPU 0 as its process counts them"

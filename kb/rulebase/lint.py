@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kb.errors import Fault
 from kb.regex.hazards import hazards
+from kb.regex.sure_groups import sure_groups
 from kb.rulebase.checks import FILLED, PROSE, slow_regex, unsafe_regex, wrong_regex
-from kb.rulebase.condition_parts import names
+from kb.rulebase.condition_parts import names, walk
 from kb.rulebase.patterns import literal_regex
-from kb.rulebase.rule import Pattern, Rule, Rulebook, TableRow
+from kb.rulebase.rule import All, Any, Name, Pattern, Rule, Rulebook, TableRow
 from kb.rulebase.rulebook import Positions
 from kb.rulebase.texts import gaps, in_every_case
 
@@ -120,7 +121,7 @@ def _texts(rule: Rule, places: Positions, *, referenced: bool = True) -> Iterato
 def _holes(rule: Rule, places: Positions) -> Iterator[Fault]:
     """Yield a fault for each hole that leaves a gap in its text if no line fills it."""
     table = rule.table
-    sure = {"pattern", "key", "title"} | ({table.key} if table else set())
+    sure = {"pattern", "key", "title"} | ({table.key} if table else set()) | _always_captured(rule)
     parts: dict[str, Rule | TableRow] = {"": rule}
     parts |= {f"table.rows.{key}.": row for key, row in (table.rows.items() if table else ())}
     if table and table.default:
@@ -133,6 +134,23 @@ def _holes(rule: Rule, places: Positions) -> Iterator[Fault]:
             for hole in gaps(text, sure):
                 hint = "give it a default, {name|default}, or a clause, [? of {name}]"
                 yield places.fault(rule, path + name, f"{{{hole}}} may be unknown", hint)
+
+
+def _always_captured(rule: Rule) -> frozenset[str]:
+    """Return what each line captures on which the rule can match; nothing if it also matches on what is not a line."""
+    used = names(rule.when)
+    if not all(isinstance(part, Name | All | Any) for part in walk(rule.when)):
+        return frozenset()
+    patterns = [pattern for pattern in rule.patterns if pattern.name in used]
+    found = [_captured(pattern) for pattern in patterns]
+    return frozenset.intersection(*found) if found else frozenset()
+
+
+def _captured(pattern: Pattern) -> frozenset[str]:
+    regex = pattern.exception.message if pattern.exception is not None else pattern.regex
+    if regex is None or wrong_regex(regex):
+        return frozenset()
+    return sure_groups(regex, pattern.ignore_case)
 
 
 def _tests(rule: Rule, places: Positions, given: Sequence[str]) -> Iterator[Fault]:

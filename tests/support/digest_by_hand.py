@@ -114,7 +114,9 @@ def failures(ends: list[End], start: float, end: float) -> list[End]:
     groups = defaultdict(list)
     for item in ends:
         unseen = item.report.verdict in ("no_fault", "insufficient_evidence")
-        if not _named(item) if unseen else item.report.phase in ("stopped", "completed"):
+        said = item.cause
+        calm = item.report.phase in ("stopped", "completed") or (said is not None and said.cause == "no_failure")
+        if not _named(item) if unseen else calm:
             continue
         job = item.row.job_id
         key = (

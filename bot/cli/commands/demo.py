@@ -15,6 +15,9 @@ INCIDENT = Path(__file__).parents[2] / "demo" / "incidents" / "shard-corrupt"
 
 def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show more diagnoses, all reasons, and all missing evidence.")
+    ] = False,
     fill: Annotated[
         bool,
         typer.Option("--fill", help="Fill an empty store with made-up incidents, to try the digest and the pages."),
@@ -44,4 +47,4 @@ def demo(
         if not as_json:
             say(f"A real failure of 8 ranks on 2 nodes, recorded in {INCIDENT}\n")
     known = load_rules(None)
-    print_answer(known, diagnose_bundle(known, INCIDENT), as_json=as_json, verbose=False, above=_INTRODUCTION)
+    print_answer(known, diagnose_bundle(known, INCIDENT), as_json=as_json, verbose=verbose, above=_INTRODUCTION)

@@ -13,7 +13,7 @@ from bot.cli.options import Limit
 from kb.errors import SignalboxError
 
 if TYPE_CHECKING:
-    from bot.store.incident_state import State
+    from bot.store.incident_state import ListedState
     from bot.store.incidents import Incident, IncidentStore
     from kb.report import Report
     from kb.timeline.heat import HeatMap
@@ -27,7 +27,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def list_incidents(
     limit: Limit = 20,
     as_json: AsJson = False,
-    state: Annotated[str | None, typer.Option("--state", metavar="open|acknowledged|snoozed|closed|merged")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="open|acknowledged|snoozed|closed|merged|healthy|unclear")
+    ] = None,
     assignee: Annotated[
         str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")
     ] = None,
@@ -53,7 +55,7 @@ def list_incidents(
 
     REDO GPU-H: GPU-hours of the steps to repeat. The digest's GPU-hours lost also count the time until the job ran again.
     """
-    from bot.cli.incident_rows import begin, listed, none_found
+    from bot.cli.incident_rows import begin, listed, none_found, places_of
     from bot.incidents.names import names
     from bot.incidents.resolution import confirmed
     from bot.store.incidents import IncidentFilter
@@ -74,6 +76,7 @@ def list_incidents(
         incidents, known = store.list(limit, wanted, costly=sort == "gpu-hours"), names(store.database)
         total = store.count(wanted) if len(incidents) == limit else len(incidents)
         causes = confirmed(store.database, [incident.id for incident in incidents if incident.closed_at is not None])
+        places = {} if as_json else places_of(store, incidents)
         told = none_found(store, node) if not incidents else ""
     if as_json:
         for incident in incidents:
@@ -83,7 +86,7 @@ def list_incidents(
     elif not incidents:
         say("No incidents yet. `signalbox diagnose` stores its reports here.")
     else:
-        listed(incidents, now, known, causes)
+        listed(incidents, now, known, causes, places)
         if total > len(incidents):
             first = "newest" if sort == "newest" else "most costly"
             say(f"The {first} {len(incidents)} of {total:,}; --limit N shows more.", err=True)
@@ -186,7 +189,7 @@ def close(
         str,
         typer.Option(
             "--cause",
-            metavar="right|FAULT|no-rule|unknown",
+            metavar="right|FAULT|no-rule|no-failure|unknown",
             help="right, if the first diagnosis was correct; else the actual fault class (see `rules faults`).",
         ),
     ],
@@ -283,13 +286,13 @@ def handover(
     hand_over(tenant, since, as_json=as_json)
 
 
-def _known_state(state: str | None) -> State | None:
-    from bot.store.incident_state import STATES
+def _known_state(state: str | None) -> ListedState | None:
+    from bot.store.incident_state import LISTED_STATES
     from kb.errors import SignalboxError
 
-    found = next((item for item in STATES if item == state), None)
+    found = next((item for item in LISTED_STATES if item == state), None)
     if state is not None and found is None:
-        raise SignalboxError(f"--state: unknown state {state[:40]!r}; choose from {', '.join(STATES)}")
+        raise SignalboxError(f"--state: unknown state {state[:40]!r}; choose from {', '.join(LISTED_STATES)}")
     return found
 
 

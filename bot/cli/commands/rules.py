@@ -9,11 +9,13 @@ import typer
 
 from bot.cli.console import refuse, say, say_page, say_table
 from bot.cli.options import RulesFolder, SiteFolder
+from bot.cli.rules.actions import list_actions
 from bot.cli.rules.faults import list_faults
 from bot.cli.rules.loading import load_rule_base, load_valid, reported_errors, rule_named
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 app.command("faults")(list_faults)
+app.command("actions")(list_actions)
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's incidents; by default, all.")]
 Clean = Annotated[
     list[Path] | None, typer.Option("--clean", help="Another folder of logs of good runs, besides the configured ones.")
@@ -180,11 +182,11 @@ def new(
     ],
     *,
     family: Annotated[str, typer.Option("--family", help="The folder to create it in.")],
-    fault: Annotated[str, typer.Option("--fault", help="A fault class from faults.yaml.")],
+    fault: Annotated[str, typer.Option("--fault", help="One of `signalbox rules faults`.")],
     title: Annotated[str, typer.Option("--title", help="The name of the fault, not of the fix.")],
     role: Annotated[str, typer.Option("--role", help="root_cause, contributing, symptom or context.")] = "root_cause",
     action: Annotated[
-        str, typer.Option("--action", help="The first step: an action from actions.yaml.")
+        str, typer.Option("--action", help="The first step: one of `signalbox rules actions`.")
     ] = "look_at_logs",
     regex: Annotated[str | None, typer.Option("--regex", help="A regular expression for its log line.")] = None,
     log: Annotated[Path | None, typer.Option("--log", help="A log to test it on; secrets are masked.")] = None,
@@ -203,7 +205,7 @@ def new(
     wrong = refusals(wish, read_files(folder)[0])
     if wrong:
         refuse(*wrong)
-    result = made(wish, log)
+    result = made(wish, log, own=site is not None)
     place = (folder if site is None else site / "rules") / family / name
     write(place, result)
     say(str(place))

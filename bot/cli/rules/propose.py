@@ -13,7 +13,7 @@ from bot.config.file import read
 from bot.config.rules import PullRequests
 from bot.config.settings import Config
 from bot.incidents.ledger import Ledger
-from bot.learning.drafts.service import DraftService, refusal
+from bot.learning.drafts.service import UNCONFIGURED, DraftService, refusal
 from bot.learning.drafts.store import DraftContent
 from bot.learning.proposals.publish import ProposalWorker
 from bot.learning.proposals.store import Proposal, ProposedRule, proposal_of, proposals, propose
@@ -44,8 +44,16 @@ def run(
     """
     config = read() if config_path() is not None else Config()
     url = database_url()
+    settings = settings_of(config.rules.pull_requests, branch)
+    if settings is None and not dry and into is None:
+        say(
+            f"signalbox: not proposed: {UNCONFIGURED}. `signalbox rules propose {incident} --into FOLDER` writes the rule and its tests"
+            " to a folder; --dry-run only shows them",
+            err=True,
+        )
+        return 1
     with Progress("past incidents tried") as bar:
-        drafter = DraftService(url, config, rules, tell=bar.tell)
+        drafter = DraftService(url, config, rules, tell=bar.tell, begin=bar.begin)
         content = drafter.content(incident, tenant, alone=alone)
     if content.reasons or dry or into is not None:
         written = _write(into, content) if into is not None and not content.reasons else ()
@@ -53,7 +61,6 @@ def run(
         if written:
             _say_written(written)
         return 1 if content.reasons or content.hurts else 0
-    settings = settings_of(config.rules.pull_requests, branch)
     proposed = drafter.proposed(content, tenant, shell_user())
     _print(content, as_json=as_json)
     against = refusal(settings, proposed)

@@ -43,6 +43,7 @@ from kb.learning.existing_rules import decisive_line
 from kb.learning.miner import mine
 from kb.scanning.matcher import Matcher
 
+UNCONFIGURED = "`rules: pull_requests:` is not configured"
 SHOWN = 12  # log lines in a form or a pull request
 
 
@@ -51,7 +52,7 @@ class DraftService:
     """Drafts rules for one store.
 
     `url`: the URL of the database; `folder`: the rules folder; `site`: the overlay folder; None for the defaults. `tell` receives how
-    many past incidents a draft was tried on, and of how many.
+    many past incidents a draft was tried on, and of how many; `begin` the name of each step that takes a while, before it starts.
     """
 
     url: str
@@ -59,16 +60,20 @@ class DraftService:
     folder: Path | None = None
     site: Path | None = None
     tell: Callable[[int, int], None] | None = None
+    begin: Callable[[str], None] = lambda _: None
 
     @cached_property
     def base(self) -> RuleFiles:
         """The rule base that drafts are tested with."""
+        self.begin("reading the rule base")
         return base_of(self.folder or default_folder(), self.site)
 
     @cached_property
     def _clean(self) -> Mapping[str, Mapping[str, bytes]]:
         folders = [Path(text) for text in self.config.learning.clean]
-        return clean_logs(self.base.known, self.folder or default_folder(), folders)
+        known = self.base.known
+        self.begin("reading logs of good runs")
+        return clean_logs(known, self.folder or default_folder(), folders)
 
     @cached_property
     def _examples(self) -> tuple[Example, ...]:
@@ -102,15 +107,21 @@ class DraftService:
         Raises:
             SignalboxError: the store or the rules cannot be used.
         """
+        clean = self._clean
+        self.begin("reading past incidents")
         found = gathered(
-            self.url, incident, tenant, alone=alone, clean=self._clean, viewer=viewer, first_line=self._first_line
+            self.url, incident, tenant, alone=alone, clean=clean, viewer=viewer, first_line=self._first_line
         )
         if found is None:
             return DraftContent(reasons=(f"Incident {incident} does not exist.",))
+        self.begin("looking for the lines that tell these failures from other logs")
         mined = mine(found.cases, found.background, self.base.known.rulebook)
         if isinstance(mined, Refusal):
             return DraftContent(reasons=mined.reasons)
-        return self.replayed(self._drafted(found, mined), tenant, edits)
+        self.begin(f"drafting rule {mined.id} and its tests")
+        drafted = self._drafted(found, mined)
+        self.begin("trying the rule on past incidents")
+        return self.replayed(drafted, tenant, edits)
 
     def _drafted(self, found: DraftCases, candidate: Candidate) -> DraftContent:
         texts = {case.id: case.texts for case in found.cases}
@@ -245,7 +256,7 @@ class DraftService:
 def refusal(settings: PullRequests | None, proposed: ProposedRule) -> str | None:
     """Return why the draft must not or cannot be proposed; None if it may be."""
     if settings is None:
-        return "`rules: pull_requests:` is not configured"
+        return UNCONFIGURED
     try:
         refuse(settings, proposed)
     except PlanRefused as error:

@@ -131,7 +131,7 @@ class CardComposer:
             cause=nameless(said.cause) or self.title(said.fault or ""),
             nodes=said.nodes,
             verdict=said.verdict,
-            note=said.note or said.action,
+            note="; ".join(filter(None, (said.action, said.note))),
             at=annotation.at.timestamp(),
         )
 

@@ -63,8 +63,8 @@ class DiagnosisOption:
 class CloseOut:
     """What a person stated about the cause of an incident.
 
-    `cause`: shown (`fault` and `rule` come from a diagnosis of the report), fault (another one), no_rule, unknown; None
-    if left open. `lost_hours`: hours of wall time. Texts are as typed, with secrets masked, and can be empty.
+    `cause`: shown (`fault` and `rule` come from a diagnosis of the report), fault (another one), no_rule, no_failure,
+    unknown; None if left open. `lost_hours`: hours of wall time. Texts are as typed, with secrets masked, and can be empty.
     """
 
     cause: Cause | None = None

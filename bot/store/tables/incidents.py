@@ -112,7 +112,7 @@ class AnnotationRow(SQLModel, table=True):
     """Feedback of a person on an incident, append-only. `key`: deduplicates deliveries of the same click.
 
     `verdict`: whether the answer was correct. `cause`: the kind of answer that `fault` and `rule` give: shown, fault,
-    no_rule, unknown; None if a person only pressed Wrong. `nodes`: JSON. `version` counts from 1 in each incident.
+    no_rule, no_failure, unknown; None if a person only pressed Wrong. `nodes`: JSON. `version` counts from 1 in each incident.
     """
 
     __tablename__ = "annotation"

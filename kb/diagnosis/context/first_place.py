@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from pathlib import PurePosixPath
 
 from kb.diagnosis.context.bad_numbers import reports_bad_numbers
 from kb.diagnosis.context.circumstances import OF_LINE
+from kb.diagnosis.context.crash_frame import crash_frame
 from kb.diagnosis.context.own_frame import CodePlace, loading_process, own_frame, raising_frame
 from kb.diagnosis.context.waits import different_waits
 from kb.diagnosis.findings import chain_span
@@ -38,22 +40,13 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
     found = {
         "log": "" if told else facts.streams[first.stream].summary.ref.uri,
         "pid": str(pid) if pid is not None else "",
-        "frame": frame,
+        "frame": frame or (crash_frame(first, facts) if "crash_stack" in asked else ""),
         "calls": "yes" if calls else "",
         "raising": raising_frame(first, facts) if "raising" in asked else "",
         "in_library": "yes" if place.in_library and not place.caller else "",
         "guard": "yes" if "guard" in asked and best.captures.get("type") == "AssertionError" else "",
     }
-    if "loader" in asked:
-        found["loader"] = loading_process(first, facts)
-    if "numbers" in asked:
-        found["numbers"] = "bad" if reports_bad_numbers(first, facts) else ""
-    if "waits" in asked:
-        found["waits"] = different_waits(first, facts)
-    if "crash_stack" in asked:
-        found["crash_stack"] = "" if _shows_stack(facts) else "none"
-    if "looked_for" in asked:
-        found["looked_for"] = _looked_for(first, facts)
+    found |= {name: of(first, facts) for name, of in _LOOK_UPS.items() if name in asked}
     if asked & OF_LINE:
         from kb.diagnosis.context.line_words import of_lines, with_end  # noqa: PLC0415 - few rules ask for what a line states
 
@@ -92,6 +85,10 @@ def _shows_stack(facts: Facts) -> bool:
     return any(_FRAMES.search(line) for line in kept)
 
 
+def _crash_stack(_first: Signal, facts: Facts) -> str:
+    return "" if _shows_stack(facts) else "none"
+
+
 def _others(ranked: Ranked) -> Iterator[Signal]:
     """Yield the other signals of a fault and of what it explains, in the log of its first line."""
     for finding in (*ranked.findings, *ranked.folded):
@@ -125,3 +122,27 @@ def _looked_for(first: Signal, facts: Facts) -> str:
                 return missing_in(f"{item.line}\n{item.fields.get('message') or ''}")
             low = structure_start(item)
     return ""
+
+
+def _missing_too(first: Signal, facts: Facts) -> str:
+    """Return another file that an exception after the first line of a finding says is missing; empty without one."""
+    from kb.diagnosis.context.line_words import missing_in  # noqa: PLC0415 - few rules ask for it
+
+    known = missing_in(first.line)
+    for item in facts.streams[first.stream].exceptions:
+        if item.offset > first.offset:
+            name = missing_in(item.line)
+            if name and known and PurePosixPath(name).name != PurePosixPath(known).name:
+                return name
+    return ""
+
+
+# what only some rules ask for, of the first line of a finding
+_LOOK_UPS: Mapping[str, Callable[[Signal, Facts], str]] = {
+    "loader": loading_process,
+    "numbers": lambda first, facts: "bad" if reports_bad_numbers(first, facts) else "",
+    "waits": different_waits,
+    "crash_stack": _crash_stack,
+    "looked_for": _looked_for,
+    "missing_too": _missing_too,
+}

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 
+from kb.diagnosis.context.crash_frame import crash_frame
 from kb.diagnosis.context.lines_beside import named_beside
-from kb.diagnosis.context.own_frame import GENERAL, exceptions_at, first_frame, frames_of, own_frame, shown_frame
+from kb.diagnosis.context.own_frame import GENERAL, exceptions_at, first_frame, frames_of, own_frame
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.regex.lazy import lazy_compile
 
-_BELOW = 512  # bytes between the interpreter's message and the stack of the thread
 _FEW = 8  # signals of a finding that are looked at
 # Classes whose culprit the run's own code leads to. Of a GPU, a link or a signal, a frame only shows who noticed.
 _OF_CODE = frozenset(
@@ -101,13 +101,9 @@ def _reported_at(best: Finding, facts: Facts) -> str:
 
 
 def _of_crash(best: Finding, facts: Facts) -> str:
-    """Return the Python line of a native crash: the innermost frame of the stack that the interpreter prints of its thread."""
-    first = best.first
-    dumps = (item for index, item in facts.structures("stack_dump") if index == first.stream)
-    below = next((item for item in dumps if first.offset < item.offset <= first.offset + _BELOW), None)
-    own = below is not None and "Fatal Python error" in first.line and below.resource.rank == first.resource.rank
-    frame = str(below.fields.get("frames") or "").partition("\n")[0] if below is not None and own else ""
-    return f"The code was at {shown_frame(frame)}." if frame else ""
+    """Return the Python line of a native crash, as a sentence."""
+    frame = crash_frame(best.first, facts)
+    return f"The code was at {frame}." if frame else ""
 
 
 def _called(signal: Signal, facts: Facts) -> str:

@@ -380,6 +380,7 @@ def test_a_new_rule_loads_and_its_logs_do_what_they_say(few_rules, tmp_path):
     assert ran.exit_code == 0, ran.output
     assert ran.stdout == f"{folder}\n"
     assert "still missing: match: 1 more log\n" in ran.stderr
+    assert "what to do, a reference; then" in ran.stderr
     assert "silent: " not in ran.stderr.replace("match, silent:", "")
     loaded = load(read_files(few_rules)[0])
     assert loaded.faults == ()

@@ -306,12 +306,50 @@ def test_the_list_has_the_confirmed_cause():
 
 
 @pytest.mark.usefixtures("_three")
+def test_a_healthy_run_is_confirmed_as_one():
+    """That nothing failed is a cause of its own: right of a healthy run, wrong of a fault."""
+    assert [line.split()[0] for line in run("list", "--state", "healthy").stdout.splitlines()] == ["ID", "1"]
+    assert run("list", "--state", "unclear").stdout == "No matching incidents.\n"
+    assert run("close", "1", "--cause", "right").stdout == "Incident 1 closed: nothing failed\n"
+    assert "(bot: right)" in run("show", "1").stdout
+    run("close", "3", "--cause", "no-failure")
+    assert "nothing failed (not gpu_fell_off_bus)" in run("list").stdout
+    assert "(bot: wrong)" in run("show", "3").stdout
+    assert "3" not in [line.split()[0] for line in run("list", "--fault", "gpu_fell_off_bus").stdout.splitlines()]
+
+
+@pytest.mark.usefixtures("_three")
+def test_hours_without_gpus_are_not_taken_for_gpu_hours():
+    """The digest multiplies them by the number of GPUs, which nothing gave here."""
+    assert "its GPU-hours stay unknown" in run("close", "2", "--cause", "host_oom", "--lost", "1.5").stdout
+    assert "stay unknown" not in run("close", "3", "--cause", "right", "--lost", "1.5").stdout
+
+
+def test_a_run_without_a_job_is_listed_by_what_was_read():
+    """By its file, or by the folder of several."""
+    with IncidentStore(database_url()) as store:
+        for number, streams in enumerate((1, 2)):
+            (best, *others) = FALLEN_GPU.diagnoses
+            line = replace(best.evidence[0], kind="line", source=f"runs/{number}/train.log")
+            report = replace(
+                FALLEN_GPU,
+                id=f"r{number}",
+                streams=streams,
+                job=replace(FALLEN_GPU.job, id=None, name=None),
+                diagnoses=(replace(best, evidence=(line,)), *others),
+            )
+            store.add(dumps(report), report, b"", None, NOW + timedelta(hours=number))
+    assert [line.split()[-1] for line in run("list").stdout.splitlines()] == ["JOB", "runs/1", "runs/0/train.log"]
+
+
+@pytest.mark.usefixtures("_three")
 @pytest.mark.parametrize(
     ("cause", "told"),
     [
         ("host memory", "did you mean host_oom (Host memory exhausted) or memory_leak (Memory leak)?"),
         ("Host-Memory", "did you mean host_oom (Host memory exhausted) or memory_leak (Memory leak)?"),
         ("host_omo", "did you mean 'host_oom'?"),
+        ("shapes", "did you mean shape_or_dtype ("),
         ("xylophone", "signalbox rules faults"),
     ],
 )
@@ -326,6 +364,14 @@ def test_fault_classes_are_listed():
     assert few.stdout.split()[:2] == ["host_oom", "platform"]
     assert len(few.stdout.splitlines()) == 2 < len(every.stdout.splitlines())
     assert CliRunner().invoke(rules_app, ["faults", "xylophone"]).exit_code == 2
+
+
+def test_actions_are_listed():
+    """All, or those with all the words; whoever writes a rule has to name one."""
+    every, few = (CliRunner().invoke(rules_app, ["actions", *words]) for words in ((), ("ticket", "Storage")))
+    assert few.stdout.split() == ["storage_ticket", "look", "Escalate", "to", "the", "storage", "team"]
+    assert len(every.stdout.splitlines()) > 10
+    assert CliRunner().invoke(rules_app, ["actions", "xylophone"]).exit_code == 2
 
 
 def test_one_row_of_a_rule_is_explained():

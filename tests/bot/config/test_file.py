@@ -364,3 +364,12 @@ def test_tokens_of_the_wrong_kind_are_named_without_a_request(
     monkeypatch.setenv("TOKEN_B", other)
     found = check(Slack(Secret("TOKEN_A"), app_token=Secret("TOKEN_B"), api="http://127.0.0.1:1/"))
     assert (found.works, found.words.startswith(told), found.sent) == (False, True, "")
+
+
+def test_the_whole_files_of_the_documentation_are_valid():
+    """A reader copies them."""
+    page = (DOCS / "configuration.md").read_text("utf-8")
+    files = re.findall(r"```yaml\n(# signalbox\.yaml\n.*?)```", page, re.DOTALL)
+    clusters = [cluster for file in files for cluster in load(file, Path("signalbox.yaml")).clusters]
+    assert [cluster.name for cluster in clusters] == ["alpha", "beta"]
+    assert all(cluster.connectors for cluster in clusters)

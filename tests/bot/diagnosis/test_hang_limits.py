@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+RULES = Path(__file__).parents[3] / "rules"
 BEGIN = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 WAITS = (("all_reduce", "torch/distributed/distributed_c10d.py", 2806), ("train", "/home/u/fit.py", 210))
 LOCKED = (("acquire", "/home/u/lease.py", 51), ("train", "/home/u/fit.py", 201))
@@ -103,3 +104,17 @@ def test_watch_refuses_numbers_that_nothing_takes(signalbox, tmp_path: Path, giv
     ran = signalbox("watch", "--logs", tmp_path, "--param", given, "--save", tmp_path / "kept")
     assert (ran.status, ran.err.count("\n")) == (2, 1)
     assert told in ran.err
+
+
+def test_a_hang_of_a_single_process_is_no_collective_timeout(signalbox, tmp_path: Path) -> None:
+    """Nobody waits for it in a collective, and no other rank is spoken of; where the stacks tell nothing, ranks may wait for each other."""
+    folder = run(tmp_path / "alone", silent=200.0)
+    told = yaml.safe_load((folder / "job.yaml").read_text())
+    (folder / "job.yaml").write_text(yaml.safe_dump(told | {"world_size": 1}))
+    for file in (*folder.glob("logs/rank-[123].log"), *folder.glob("stacks/*/rank-[123].json")):
+        file.unlink()
+    four = RULES / "hang/hang-called/match/silent-and-still"
+    alone, several = (signalbox("diagnose", "--json", "--no-store", "--bundle", item).report for item in (folder, four))
+    found = [(item["rule"], item["fault"]) for report in (alone, several) for item in report["diagnoses"][:1]]
+    assert found == [("hang-called", "deadlock"), ("hang-called", "collective_timeout")]
+    assert not any("other" in f"{item['title']} {item['cause']} {item['impact']}" for item in alone["diagnoses"])

@@ -249,7 +249,9 @@ def test_a_job_that_ends_well_ends_the_watch_with_0(known, tmp_path):
     job = Job(tmp_path / "logs", ends_at=START + 100, lines={START + 99.5: (0, done)})
     ran = watched(known, job, tmp_path / "kept")
     assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
-    assert "completed" in ran.outcome.why
+    assert "the run completed" in ran.outcome.why
+    assert "INFO Training completed after 190 steps" in ran.outcome.why
+    assert ran.outcome.folder is None  # nothing was lost that anybody would look at
 
 
 def test_the_launcher_is_heard_out(known, tmp_path):

@@ -14,6 +14,8 @@ from bot.policy.resolution_codes import VERDICTS, implied, nameless
         ("fault", "oom", [], "wrong"),
         ("no_rule", None, ["disk_full"], "wrong"),
         ("no_rule", None, [], "abstained_rightly"),
+        ("no_failure", None, ["disk_full"], "wrong"),
+        ("no_failure", None, [], "abstained_rightly"),
         ("unknown", None, ["disk_full"], "not_looked_at"),
         (None, None, [], "not_looked_at"),
     ],
@@ -26,6 +28,6 @@ def test_a_cause_says_whether_the_bot_was_right(cause, fault, found, verdict):
 
 def test_causes_without_a_fault_have_words():
     """A cause with a fault is named by the fault."""
-    assert [nameless(text) for text in ("no_rule", "unknown", "fault", "shown", None)] == [
-        "no rule fits", "still unknown", None, None, None,
+    assert [nameless(text) for text in ("no_rule", "no_failure", "unknown", "fault", "shown", None)] == [
+        "no rule fits", "nothing failed", "still unknown", None, None, None,
     ]  # fmt: skip

@@ -79,6 +79,22 @@ def test_a_fault_that_people_named_where_none_was_seen():
     assert (found.record.abstained.hits, found.record.abstained.n) == (0, 1)
 
 
+def test_a_fault_named_where_people_say_that_nothing_failed():
+    """It is a wrong answer of its rule, and no failure of the week."""
+    start = WEEK.start(ZONE)
+    alarm = DigestRow(
+        1, start + 1, start + 1, "fault", "failed", "a", fault="cuda_oom", rule="r1", closed=True, cause="no_failure",
+        judged="wrong",
+    )  # fmt: skip
+    other = DigestRow(2, start + 2, start + 2, "fault", "failed", "b", fault="cuda_oom", rule="r1")
+
+    found = figures((alarm, other), WEEK, ZONE, until=WEEK.end(ZONE))
+
+    assert (found.failures, found.record.closed, found.record.top1) == (1, share(0, 1), share(0, 1))
+    assert [(line.rule, line.fired, line.wrong) for line in found.fired] == [("r1", 2, share(1, 1))]
+    assert [item.failures for item in found.classes] == [1]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_classes_and_what_is_new(seed):
     """Counts of each class in both weeks, and the classes and nodes of this week that were not there before."""

@@ -163,10 +163,22 @@ def test_holes_that_can_stay_open() -> None:
         "check_gpu", "Replace fan {fan} of {node}[? in slot {slot}].", "look", command="fan {fan|<fan>}"
     )
     expected = ["{fan} may be unknown (give it a default, {name|default}, or a clause, [? of {name}])"]
-    assert messages_for(dataclasses.replace(RULE, remediation=(step,))) == expected
-    assert messages_for(dataclasses.replace(RULE, summary="Fan {fan} stopped.")) == expected
+    rule = dataclasses.replace(RULE, patterns=(Pattern("fan", regex=r"fan(?: (?P<fan>\d+))? stopped"),))
+    assert messages_for(dataclasses.replace(rule, remediation=(step,))) == expected
+    assert messages_for(dataclasses.replace(rule, summary="Fan {fan} stopped.")) == expected
     table = Table("fan", {"1": TableRow("1", "First fan", summary="Fan {fan} of {rack} stopped.")})
-    assert messages_for(dataclasses.replace(RULE, table=table)) == [expected[0].replace("fan", "rack")]
+    assert messages_for(dataclasses.replace(rule, table=table)) == [expected[0].replace("fan", "rack")]
+
+
+def test_what_every_line_captures_is_known() -> None:
+    """A hole that a capture of each pattern always fills needs no default; with an absence it does."""
+    told = dataclasses.replace(RULE, summary="Fan {fan} stopped.")
+    assert messages_for(told) == []
+    other = Pattern("other", regex=r"fan is (?P<state>off)")
+    two = dataclasses.replace(told, patterns=(*told.patterns, other), when=Any((Name("fan"), Name("other"))))
+    assert [message.split(" (")[0] for message in messages_for(two)] == ["{fan} may be unknown"]
+    unless = dataclasses.replace(two, when=Not(Name("fan")), patterns=told.patterns)
+    assert [message.split(" (")[0] for message in messages_for(unless)] == ["{fan} may be unknown"]
 
 
 def test_rows_may_carry_the_remediation() -> None:

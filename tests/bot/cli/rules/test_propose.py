@@ -16,6 +16,7 @@ class Drafter:
     config: object
     folder: object
     tell: object
+    begin: object
 
     def content(self, *_: object, **__: object) -> DraftContent:
         """Of any incident."""
@@ -34,3 +35,13 @@ def test_the_written_files_and_the_next_step_are_named(tmp_path, monkeypatch, ca
         assert (tmp_path / "new" / name).is_file()
     assert "status: experimental" in told
     assert "rules lint --site" in told
+
+
+def test_where_nothing_can_be_proposed_that_is_said_before_the_work(tmp_path, monkeypatch, capsys):
+    """A draft takes a minute; --into needs no repository."""
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(propose, "DraftService", None)
+    assert propose.run(1, "default") == 1
+    told = capsys.readouterr().err
+    assert "`rules: pull_requests:` is not configured" in told
+    assert "rules propose 1 --into FOLDER" in told
