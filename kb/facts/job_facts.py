@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from kb.facts.epoch_counts import epoch_of
 from kb.facts.evidence import Evidence
+from kb.facts.scheduler_state import outcome_of
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.facts.superseded import passed_later
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
@@ -53,7 +54,8 @@ class Facts:
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
-        self.streams = [StreamFacts(without_task_labels(summary)) for summary in evidence.streams]
+        succeeded = outcome_of(evidence.job.state) == "succeeded"
+        self.streams = [StreamFacts(without_task_labels(item), succeeded=succeeded) for item in evidence.streams]
         self._times = sorted(
             p.time
             for facts in self.streams

@@ -35,17 +35,20 @@ def caught_and_logged(
     exceptions: Sequence[Structure],
     in_traceback: Callable[[int], bool],
     steps_after: Callable[[int], int],
+    *,
+    succeeded: bool = False,
 ) -> list[Structure]:
     """Return the exceptions after which their process went on with its usual lines.
 
-    A single usual line is enough if the run made another step, or if the process later raised an exception of its own.
+    A single usual line is enough if the run made another step, if its scheduler says that it `succeeded`, or if the process
+    later raised an exception of its own.
     """
     found = [item for item in exceptions if _may_be_caught(item)]
     if not found:
         return []
     lines = list(_usable_lines(summary, in_traceback))
     ends = [item for item in exceptions if item not in found and not int(item.fields.get("chain") or 0)]
-    return [item for item in found if _went_on(item, lines, ends, bool(steps_after(item.offset)), summary)]
+    return [item for item in found if _went_on(item, lines, ends, succeeded or bool(steps_after(item.offset)), summary)]
 
 
 def _may_be_caught(item: Structure) -> bool:
@@ -70,7 +73,7 @@ def _usable_lines(summary: StreamSummary, in_traceback: Callable[[int], bool]) -
 
 
 def _went_on(
-    item: Structure, lines: Sequence[_Line], ends: Sequence[Structure], stepped: bool, summary: StreamSummary
+    item: Structure, lines: Sequence[_Line], ends: Sequence[Structure], ran: bool, summary: StreamSummary
 ) -> bool:
     start = structure_start(item)
     writer = summary.ref.resource if summary.ref.resource.rank is not None else item.resource
@@ -87,12 +90,24 @@ def _went_on(
             if end.offset > item.end and (_is_same(end.resource, writer) or end.resource.rank is None)
         ]
         between = bool(after) and any(after[0][0] < end.offset for end in later)
-        return between or usual >= (1 if stepped else SPOKEN)
+        return between or usual >= (1 if ran else SPOKEN)
+    if (
+        _all_raised_later(item, ends)
+        and after
+        and after[0][0] < min(end.offset for end in ends if end.offset > item.end)
+    ):
+        return True
     others = {_key(who) for at, who, _ in lines if at < start and _is_known(who)}
     if len(others) < _FEWEST_OTHERS:
-        return usual >= (SPOKEN if stepped else SPOKEN_UNKNOWN)
+        return usual >= (SPOKEN if ran else SPOKEN_UNKNOWN)
     spoken = Counter(_key(who) for at, who, words in lines if at >= item.end and words)
-    return all(spoken[other] >= SPOKEN for other in others)
+    return all(spoken[other] >= (1 if ran else SPOKEN) for other in others)
+
+
+def _all_raised_later(item: Structure, ends: Sequence[Structure]) -> bool:
+    """Whether every rank raised an exception of its own after one, so that whoever wrote it was alive."""
+    ranks = {end.resource.rank for end in ends if end.offset > item.end} - {None}
+    return len(ranks) >= _FEWEST_OTHERS and ranks == set(range(len(ranks)))
 
 
 def _is_known(who: Resource) -> bool:

@@ -53,9 +53,12 @@ _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
 
 
 class StreamFacts:
-    """The facts of one stream by offset: stage, iteration, traceback spans, what came after."""
+    """The facts of one stream by offset: stage, iteration, traceback spans, what came after.
 
-    def __init__(self, summary: StreamSummary) -> None:
+    `succeeded`: whether the scheduler says that the job did.
+    """
+
+    def __init__(self, summary: StreamSummary, *, succeeded: bool = False) -> None:
         series = training_series(summary)
         self.summary = summary = summary if series is summary.series else replace(summary, series=series)
         points = steps_over_epochs([p for p in series.points if not p.validation])
@@ -78,7 +81,7 @@ class StreamFacts:
         excused += self._threads_after_main()
         excused += self._handled_by_workers()
         excused += [item for item in self.exceptions if item.fields.get("logged") and self.steps_after(item.offset)]
-        excused += caught_and_logged(summary, self.exceptions, self.in_traceback, self.steps_after)
+        excused += caught_and_logged(summary, self.exceptions, self.in_traceback, self.steps_after, succeeded=succeeded)
         excused += skipped_again(self.exceptions, excused, summary.tail, summary.tail_offset)
         excused += twins_of(self.exceptions, excused)
         excused += contexts_of(self.exceptions, excused)

@@ -61,3 +61,19 @@ def test_where_nobody_is_named_all_must_go_on() -> None:
     both = pulses(3, "[rank3]: ") + pulses(3, "[rank5]: ")
     assert spoken(before + both, rank=None)
     assert not spoken(before + pulses(9, "[rank3]: "), rank=None)
+
+
+def test_where_every_rank_raises_later_whoever_raised_before_was_alive() -> None:
+    """A traceback without a prefix may be of the rank that does not."""
+    raised = pulses(2) + CAUGHT.format(p="") + pulses(1)
+    ends = [END.format(p=f"[rank{rank}]: ") for rank in range(3)]
+    assert spoken(raised + "".join(ends), rank=None)
+    assert not spoken(raised + "".join(ends[1:]), rank=None)
+
+
+def test_a_job_that_succeeded_needs_one_usual_line() -> None:
+    """Its scheduler knows how its processes ended."""
+    stream = scanned(pulses(2) + CAUGHT.format(p="") + pulses(1), BOOK, ref("rank-3.log", rank=3))
+    for succeeded in (True, False):
+        facts = StreamFacts(stream, succeeded=succeeded)
+        assert facts.lived_with(facts.exceptions[0].offset) is succeeded
