@@ -33,6 +33,7 @@ class PatternLookup:
         self._classes: set[str] | None = None  # class names of the exceptions
         self._explained: Mapping[int, list[tuple[int, int]]] = {}
         self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, SeriesFinding], ...]] = {}
+        self._signals: dict[int, Signal] = {}  # by the identity of the structure, which the facts hold
 
     def look_up(self, rule: Rule, pattern: Pattern) -> PatternResult:
         """Look up one pattern."""
@@ -141,16 +142,23 @@ class PatternLookup:
         return PatternResult(len(signals), tuple(signals), ranks)
 
     def _structure_signal(self, key: str, index: int, structure: Structure, captures: Mapping[str, str]) -> Signal:
+        """Return the signal of a structure. Many patterns match the same one: what they share is found once."""
+        known = self._signals.get(id(structure))
+        if known is None:
+            known = self._signals[id(structure)] = self._signal_of(index, structure)
+        return replace(known, key=key, captures=captures)
+
+    def _signal_of(self, index: int, structure: Structure) -> Signal:
         start = structure_start(structure)
         return Signal(
-            key,
+            "",
             index,
             structure.offset,
             structure.line,
             structure.kind,
             self.facts.placed(structure.resource),
             structure.time,
-            captures,
+            {},
             *self.facts.when(index, start, structure.time),
             (start, max(structure.end, structure.offset + 1)),
             self.facts.survived(index, structure.offset, structure.time, structure.resource.rank),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 
 from kb.facts.chained_exceptions import (
     contexts_of,
@@ -232,9 +232,10 @@ class StreamFacts:
         """The offsets at which the program starts again (kb.facts.starts)."""
         return later_starts(self.summary, self._course())
 
-    def starts_if_failed(self, offset: int) -> tuple[int, ...]:
-        """Return the offsets at which the program starts again if what is at an offset ended a run."""
-        return later_starts(self.summary, self._course(offset))
+    @cached_property
+    def starts_if_failed(self) -> Callable[[int], tuple[int, ...]]:
+        """Returns the offsets at which the program starts again if what is at an offset ended a run; many rules ask of the same."""
+        return cache(lambda offset: later_starts(self.summary, self._course(offset)))
 
     def _course(self, *ended: int) -> Course:
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
