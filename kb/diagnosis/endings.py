@@ -179,6 +179,8 @@ def _unclear(logs: int, report: Report, facts: Facts, completion: Completion) ->
     known = completion.scheduler is not None and completion.scheduler.outcome == "succeeded"
     earlier = any(True for _ in earlier_failures(facts))
     doubt = _doubt(facts, completion) if completion.against or known else open_end(report.progress, facts)
+    if any(gap.code == "shrunk" for stream in facts.streams for gap in stream.summary.gaps):
+        doubt = "a log shrank while it was read, so that its end may be missing here"
     unclear = f"unclear whether the {'last one' if earlier else 'run'} completed{f': {doubt}' if doubt else ''}."
     if earlier:
         return f"No failure found in the last run of {'the log' if logs == 1 else 'each log'}, but an earlier run failed. It is {unclear}"

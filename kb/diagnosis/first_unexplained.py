@@ -43,6 +43,8 @@ CALM_AFTER_FATAL = 12  # likewise after an exception or a fatal line, since a pr
 _RIGHT_ABOVE = 1024  # bytes between an error and the line by which its process announces its end
 FEW = 1 / 3  # share of the ranks that may print the same error; if more do, it is not one rank's own failure
 # threads left at exit, usually after the failure of another rank; the header of torch_npu, which the cause follows
+_HEADS_STACK = lazy_compile(r"\berror stack:\s{0,4}$")  # of MPICH: the calls follow, and the last one says what failed
+_MPI_STACK = 1500  # bytes of such a stack, at most
 _SAYS_NOTHING = lazy_compile(
     r"terminate called without an active exception|\) ERR\d{5} [A-Z]{2,8} call \w{2,8} api failed"
 )
@@ -149,6 +151,8 @@ class _Search:
         low, high = event.span
         # what a header announces is on the next line
         ahead = high + 1 if _SAYS_NOTHING.search(event.line) else 0
+        if _HEADS_STACK.search(event.line):
+            ahead = high + _MPI_STACK
         return any(
             start <= event.offset < end or (low <= start < high and event.kind == "exception") or high <= start <= ahead
             for start, end in self._symptoms.covered.get(event.stream, ())

@@ -37,7 +37,8 @@ _QUIET = (
 class Course:
     """What happened in a log, by offset: `failed`: what ended a process; `completed`: reported ends; `points`: training lines.
 
-    `in_epochs`: the formats of points that count from the start of each epoch; `quoted`: whether an offset is in a traceback.
+    `in_epochs`: the formats of points that count from the start of each epoch; `quoted`: whether an offset is in a traceback;
+    `told`: what a launcher reports of workers that failed.
     """
 
     failed: Sequence[int]
@@ -45,6 +46,7 @@ class Course:
     points: Sequence[ProgressPoint]
     in_epochs: frozenset[str]
     quoted: Callable[[int], bool]
+    told: Sequence[int] = ()
 
 
 def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
@@ -52,7 +54,7 @@ def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
 
     After a failure, a launcher's line is enough. Otherwise, the log repeats its first lines after steps, after a reported
     end, or after a failure: behind a pause, or where the first run made steps and printed its start once. Or the count of
-    steps falls back where lines show a start. Other starts do not count: ranks print theirs at different times, and a program
+    steps falls back where lines show a start, or behind a launcher's report that its workers failed. Other starts do not count: ranks print theirs at different times, and a program
     may load or build the same part twice.
     """
     failed = sorted(course.failed)
@@ -60,7 +62,7 @@ def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
     found = [(mark.offset, "launch") for mark in summary.marks if mark.stage == "launch"] if failed else []
     if (failed or work) and _may_repeat(summary):
         found += [(at, "lines") for at in _repeated(summary, course, min([*failed[:1], *work[:1]]))]
-    found += [(at, "count") for at in _fallen(summary.marks, course)]
+    found += [(at, "count") for at in (*_fallen(summary.marks, course), *_fallen_back(course))]
     starts: list[int] = []
     low = 0
     alone = bool(work) and work[0] < min(
@@ -186,6 +188,20 @@ def _fallen(marks: Sequence[StageMark], course: Course) -> Iterator[int]:
         place = bisect_right(shown, before.offset)
         if place < len(shown) and shown[place] < point.offset:
             yield shown[place]
+
+
+def _fallen_back(course: Course) -> Iterator[int]:
+    """Yield the first step of one count that is below the one before it, with a launcher's report between them: it started the workers again."""
+    told = sorted(course.told)
+    last: dict[tuple[str, int | None], ProgressPoint] = {}
+    for point in course.points if told else ():
+        if point.step is None or point.format in course.in_epochs:
+            continue
+        key = point.format, point.rank
+        before = last.get(key)
+        last[key] = point
+        if before is not None and point.step < (before.step or 0) and _between(told, before.offset, point.offset):
+            yield point.offset
 
 
 def _is_quiet(summary: StreamSummary, offset: int) -> bool:

@@ -239,7 +239,8 @@ class StreamFacts:
 
     def _course(self, *ended: int) -> Course:
         completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
-        return Course([*self.failed, *ended], completed, self.points, self.in_epochs, self._in_frames)
+        told = [item.offset for item in self.summary.structures if item.kind == "elastic_exit"]
+        return Course([*self.failed, *ended], completed, self.points, self.in_epochs, self._in_frames, told)
 
     def attempt(self, offset: int) -> tuple[int, int | None]:
         """Return where the attempt around an offset starts, and where the next one of this log does; None for the last."""

@@ -91,14 +91,14 @@ def _unwritten(rule: Rule, places: Positions) -> Iterator[Fault]:
 
 
 def _texts(rule: Rule, places: Positions, *, referenced: bool = True) -> Iterator[Fault]:
-    if len(in_every_case(rule.title)) > TITLE:
+    if _length(rule.title) > TITLE:
         yield places.fault(rule, "title", f"the title has {len(rule.title)} characters, more than {TITLE}")
     rows = tuple(rule.table.rows.items()) if rule.table else ()
     sourced = any(row.reference for _, row in rows)
     for key, row in rows:
         if sourced and row.reference is None:
             yield places.fault(rule, f"table.rows.{key}", "no reference", "other rows of this table have one")
-        if len(in_every_case(row.title)) > TITLE:
+        if _length(row.title) > TITLE:
             path = f"table.rows.{key}.title"
             yield places.fault(rule, path, f"the title has {len(row.title)} characters, more than {TITLE}")
     if rule.status == "deprecated":
@@ -116,6 +116,11 @@ def _texts(rule: Rule, places: Positions, *, referenced: bool = True) -> Iterato
                 f"{reference.url[:80]!r} is not a link",
                 "http:// or https:// and a host, or incident:<number>",
             )
+
+
+def _length(title: str) -> int:
+    """Return the length of a title, with the longest of its alternatives."""
+    return max(map(len, in_every_case(title).split(" / ")))
 
 
 def _holes(rule: Rule, places: Positions) -> Iterator[Fault]:

@@ -38,7 +38,10 @@ def fill(text: str, words: Mapping[str, str]) -> str:
 
     def word(hole: re.Match[str]) -> str:
         said = words.get(hole[1]) or (hole[2] if hole[2] is not None else _PLACES.get(hole[1], "unknown"))
-        return _UNENDED.sub("", said) if open_[hole.end() : hole.end() + 1] in _ENDS else said
+        after = open_[hole.end() : hole.end() + 1]
+        if after == "." and said.endswith(".") and not said.endswith(".."):
+            said = said[:-1]  # a message ends its own sentence
+        return _UNENDED.sub("", said) if after in _ENDS else said
 
     if "[if " in text:
         text = _CONDITIONAL.sub(lambda found: found[2] if _holds(found[1], words) else "", text)

@@ -27,6 +27,7 @@ from kb.scanning.summary import (
 from kb.values import dataclass
 
 SHOWN = 512
+_LONGEST = 200  # characters of a captured word
 RANKS_TOLD = 64  # once this many lines of a pattern in a block agree with the log's rank, the rest are not checked
 NEAR = 4096  # bytes of a line around a match that `confirm` and `not_line` see
 LINES_OF_STEPS = 10  # searches of full length in one stream that look-around and back references may cost a pattern
@@ -94,7 +95,7 @@ class HitCollector:
         match = _finder(line)(text)
         at = match.start() if match else 0
         captures = (
-            tuple((name, decode(value)[:200]) for name, value in match.groupdict().items() if value) if match else ()
+            tuple((name, _cut(decode(value))) for name, value in match.groupdict().items() if value) if match else ()
         )
         time, own = (prefix.time, True) if prefix.time is not None else time_at_or_before(data, start, year)
         who = filled_resource(self._ref.resource, writer(text[:1024], prefix))
@@ -164,3 +165,8 @@ def _decider(line: LinePattern) -> Callable[[bytes, Budget], bool]:
         )
 
     return decide
+
+
+def _cut(word: str) -> str:
+    """Return what a pattern captured; of a long message, its first words."""
+    return word if len(word) <= _LONGEST else f"{word[:_LONGEST].rpartition(' ')[0] or word[:_LONGEST]} ..."

@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kb.diagnosis.findings import Finding, reduced
+from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.model import Structure
+from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
 
+_NUMBER = lazy_compile(r"\d+(?:\.\d+)?")
 _IDENTIFY = ("type", "message", "op", "signal", "exitcode")  # fields of a structure that say what was reported
 
 
@@ -76,14 +79,19 @@ def _alike_before(first: Signal, begun: int, facts: Facts) -> list[Structure]:
     """Return the reports before a run of what a structure of it reports; those that a later run outlived are no signals."""
     own = facts.streams[first.stream].summary.structures
     read = next((item for item in own if item.kind == first.kind and item.offset == first.offset), None)
+    if read is None:  # a line, which may be that of an exception
+        raised = (item for item in own if item.kind == "exception")
+        read = next((item for item in raised if structure_start(item) <= first.offset < item.end), None)
     if read is None:
         return []
-    what = [read.fields.get(name) for name in _IDENTIFY]
-    return [
-        item
-        for item in own
-        if item.kind == read.kind and item.offset < begun and [item.fields.get(name) for name in _IDENTIFY] == what
-    ]
+    what = _what(read)
+    return [item for item in own if item.kind == read.kind and item.offset < begun and _what(item) == what]
+
+
+def _what(item: Structure) -> list[str]:
+    """Return what a structure reports, its message without numbers, such as amounts of memory."""
+    told = {name: str(item.fields.get(name) or "") for name in _IDENTIFY}
+    return list({**told, "message": _NUMBER.sub("#", told["message"])}.values())
 
 
 def latest_first(findings: Sequence[Finding], facts: Facts) -> tuple[Finding, ...]:

@@ -41,5 +41,5 @@ STAGES: tuple[tuple[Stage, str], ...] = (
     ("launch", r"torch\.distributed\.run:|torch/distributed/run\.py:[0-9]+\]|torch\.distributed\.launch is deprecated"),
     ("launch", r"Setting OMP_NUM_THREADS environment variable|Starting elastic_operator with launch configs"),
     ("launch", r"\[launch\.py:[0-9]+:main\] (?:WORLD INFO|nnodes|global_rank|Setting )|\[runner\.py:[0-9]+:main\] cmd = |[Rr]endezvous'?ing worker group"),
-    ("launch", r"srun: [Jj]ob [0-9]+ queued|srun: job [0-9]+ has been allocated|Starting worker group|SLURM_JOB_ID[=:]"),
+    ("launch", r"srun: [Jj]ob [0-9]+ queued|srun: job [0-9]+ has been allocated|Starting worker group|attempts left; will restart worker group|SLURM_JOB_ID[=:]"),
 )  # fmt: skip

@@ -14,7 +14,8 @@ TOKEN = rule(
     "token", "code_bug", Pattern("p", exception=ExceptionTest(type="TokenizerMismatch", message="merges differ"))
 )
 GENERIC = rule("any", "preempted", Pattern("p", literal="liveness probe gave up"), fallback=True)
-RULES = (LEASE, PROBE, TOKEN, GENERIC)
+OTHERS = [rule(f"other{n}", "storage_io", Pattern("p", literal=f"text number {n}")) for n in range(60)]
+RULES = (LEASE, PROBE, TOKEN, GENERIC, *OTHERS)
 
 
 def test_rules_with_most_words_in_common_are_near() -> None:
@@ -32,15 +33,21 @@ def test_a_word_in_common_is_not_near() -> None:
     assert nearest_faults([], RULES) == ()
 
 
-def test_a_small_part_of_a_long_line_is_not_near() -> None:
-    """Two words of many say little about the line."""
-    text = "recipe digest changed under gradient clipping while probe and liveness counters kept their former meaning"
-    assert nearest_faults([text], RULES) == ()
+def test_words_of_several_alternatives_are_not_near() -> None:
+    """Of what a rule looks for in different lines, each may share a word with any line."""
+    apart = rule("apart", "deadlock", Pattern("p", regex=r"liveness gone|probe (?:failed|refused)|lease lost"))
+    assert nearest_faults(["recipe of the liveness probe lease"], [apart, *OTHERS]) == ()
+    assert nearest_faults(["the lease was lost"], [apart, *OTHERS])
+
+
+def test_words_that_many_rules_have_are_not_near() -> None:
+    """Two words of many rules say little."""
+    assert nearest_faults(["this text has a number"], RULES) == ()
 
 
 def test_one_rule_for_each_class_and_few_of_them() -> None:
     """The nearest of a class speaks for it."""
-    rules = [rule(f"r{n}", f"class{n // 2}", Pattern("p", literal="sealed block range")) for n in range(8)]
-    found = nearest_faults(["sealed block range"], [*rules, *RULES])
+    rules = [rule(f"r{n}", f"class{n // 2}", Pattern("p", literal="sealed block range wide")) for n in range(8)]
+    found = nearest_faults(["sealed block range wide"], [*rules, *RULES])
     assert [item.rule for item in found] == ["r0", "r2", "r4"]
     assert len(found) == MOST

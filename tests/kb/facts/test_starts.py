@@ -11,6 +11,8 @@ from tests.support.kb_samples import ref, rule, rulebook, scanned
 BOOK = rulebook(rule("oom", "cuda_oom", Pattern("line", literal="CUDA out of memory")))
 ERROR = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 9, in <module>\n    fit()\nRuntimeError: CUDA out of memory\n'
 LAUNCH = "W0503 23:17:25.004 4719 torch/distributed/run.py:757] Setting OMP_NUM_THREADS environment variable for each process\n"
+EXIT = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 4720) of binary: /usr/bin/python\n"
+RESTART = "INFO:torch.distributed.elastic.agent.server.api:[default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
 DOMAIN = "started by the queue at ten o'clock\nfolder of the results: first\nsubject to train on: numbers\n"
 OTHER_DOMAIN = "subject to train on: letters\n"
 ENDED = "{'train_runtime': 12.5, 'train_loss': 2.5}\n"
@@ -53,6 +55,9 @@ def starts(text: str) -> list[int]:
         (steps(1, 5) + "loading checkpoint from /ckpt\n" + steps(3, 8), [6]),
         (steps(1, 5) + "loading checkpoint from /ckpt\n" + steps(6, 8), []),
         (steps(1, 5) + steps(1, 5), []),
+        (steps(1, 5) + ERROR + EXIT + steps(1, 5) + ERROR + EXIT, [11]),
+        (steps(1, 5) + ERROR + EXIT + steps(6, 8), []),
+        (ERROR + EXIT + RESTART + ERROR + EXIT, [6]),
     ],
     ids=[
         "after steps",
@@ -70,6 +75,9 @@ def starts(text: str) -> list[int]:
         "the count falls back",
         "the count goes on",
         "two ranks count",
+        "the count falls back behind a launcher's report",
+        "the count goes on behind a launcher's report",
+        "the launcher says that it restarts",
     ],
 )
 def test_a_start_follows_what_ended(text: str, expected: list[int]) -> None:

@@ -219,3 +219,37 @@ def test_the_stage_of_an_own_evaluation_function(base: tuple[Knowledge, Matcher]
 
     assert report(base, train=STEPS + own).diagnoses[0].stage == "evaluating"
     assert report(base, train=STEPS + mode).diagnoses[0].stage != "evaluating"
+
+
+def test_the_header_of_an_mpi_error_stack_is_no_other_failure(base: tuple[Knowledge, Matcher]) -> None:
+    """What failed is in the last line of the stack."""
+    stack = (
+        "Fatal error in PMPI_Init_thread: Other MPI error, error stack:\nMPIR_Init_thread(474)..............: \n"
+        "MPID_nem_tcp_init(379).............: gethostbyname failed, gpu-17 (errno 1)\n"
+    )
+    found = report(base, job=stack)
+
+    assert [item.fault for item in found.diagnoses] == ["rendezvous"]
+
+
+def test_a_library_that_calls_another_one_is_not_for_the_run_to_change(base: tuple[Knowledge, Matcher]) -> None:
+    """Where the run's own line is far, the releases of the two may not fit."""
+    error = "TypeError: Accelerator.unwrap_model() got an unexpected keyword argument 'keep'"
+    inner = (f"{SITE}/transformers/trainer.py", 1954, "_wrap_model")
+    library = words(report(base, train=traceback(MAIN, TRAINER, inner, error=error)))
+    own = words(report(base, train=traceback(MAIN, ("/srv/fit/loop.py", 9, "wrap"), error=error)))
+
+    assert "releases of the two that fit together" in library
+    assert "adapt it to the installed release" in own
+
+
+def test_an_equal_failure_of_each_restart_is_told(base: tuple[Knowledge, Matcher]) -> None:
+    """By a launcher that starts its workers again without a line of the start; amounts of memory may differ."""
+    run = (
+        STEPS
+        + traceback(MAIN, error="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {}.00 GiB")
+        + "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: {}) of binary: /usr/bin/python\n"
+    )
+    found = report(base, train="".join(run.format(number, 4000 + number) for number in (2, 3, 4)))
+
+    assert "in each of the 3 runs in this log" in found.diagnoses[0].reasons

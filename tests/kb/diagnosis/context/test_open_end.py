@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kb.diagnosis.engine import diagnose
 from kb.facts.evidence import Evidence
-from kb.model import Job
+from kb.model import Gap, Job
 from kb.report import Report
 from tests.support.kb_samples import OOM, ref, rulebook, scanned
 
@@ -96,3 +98,12 @@ def test_the_job_of_slurm_is_kept_for_the_command_that_settles_it() -> None:
     )
 
     assert (gap.asked, other.asked) == ("4711", "")
+
+
+def test_a_log_that_shrank_while_it_was_read_has_no_known_end() -> None:
+    """Where its steps end here tells nothing of the run."""
+    whole = scanned(steps(5, 9), BOOK, ref("logs/train.log"))
+    cut = replace(whole, gaps=(Gap("shrunk", "logs/train.log", "the file shrank while it was read"),))
+
+    assert "its steps end at 5" in diagnose(Evidence(Job(), streams=(whole,)), BOOK).summary
+    assert "shrank while it was read" in diagnose(Evidence(Job(), streams=(cut,)), BOOK).summary
