@@ -106,9 +106,10 @@ def telling_lines(facts: Facts, led: Collection[int] = (), *, sure: bool = False
     )
     most = LINES if len(streams) <= FEW_LOGS else LINES_OF_MANY
     found = [item for index in streams[:MOST_LOGS] for item in _candidates(facts, index, most)]
-    if sure:
-        found = [item for item in found if not facts.streams[item.stream].steps_after(item.offset)]
     ranks = {item.rank for item in found} - {None}
+    if sure:  # no other line can be worth enough
+        found = [item for item in found if harm_of_words(item.message) in _WORDS or is_raised(item.message)]
+        found = [item for item in found if not facts.streams[item.stream].steps_after(item.offset)]
     by_form: dict[str, list[_Candidate]] = {}
     for item in found:
         by_form.setdefault(form_of(item.line), []).append(item)
