@@ -45,12 +45,11 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
     """Return a test of exception structures that returns the captures, or None."""
 
     def judge(structure: Structure) -> Mapping[str, str] | None:
-        kind, message = str(structure.fields.get("type") or ""), str(structure.fields.get("message") or "")
-        last, frames = str(structure.fields.get("last_frame") or ""), str(structure.fields.get("frames") or "")
-        shown_last = last
-        last, frames = slashed(last), slashed(frames)
+        kind = str(structure.fields.get("type") or "")
         if not _is_kind(test, kind):
             return None
+        message, shown_last = str(structure.fields.get("message") or ""), str(structure.fields.get("last_frame") or "")
+        last, frames = slashed(shown_last), slashed(str(structure.fields.get("frames") or ""))
         captures = {"type": kind, "message": message[:200], "last_frame": shown_last}
         if test.message is not None:
             try:
@@ -110,11 +109,14 @@ def structure_test(test: StructureTest) -> Callable[[Structure], Mapping[str, st
     """Return a test of structures' fields that returns all fields as text, or None."""
 
     def judge(structure: Structure) -> Mapping[str, str] | None:
-        fields = {name: "" if value is None else str(value) for name, value in structure.fields.items()}
-        if not all(fits(pattern, fields.get(name, "")) for name, pattern in test.fields.items()):
+        def field(name: str) -> str:
+            value = structure.fields.get(name)
+            return "" if value is None else str(value)
+
+        if not all(fits(pattern, field(name)) for name, pattern in test.fields.items()):
             return None
-        if any(fits(pattern, fields.get(name, ""), unknown=True) for name, pattern in test.not_fields.items()):
+        if any(fits(pattern, field(name), unknown=True) for name, pattern in test.not_fields.items()):
             return None
-        return {name: value for name, value in fields.items() if value}
+        return {name: value for name in structure.fields if (value := field(name))}
 
     return judge

@@ -431,10 +431,13 @@ class StreamFacts:
 
     def raised_by_main(self, offset: int) -> bool:
         """Whether a traceback at an offset starts in a main program."""
-        return any(
-            structure_start(item) <= offset < item.end and _MAIN_START.match(str(item.fields.get("frames") or ""))
-            for item in self.exceptions
-        )
+        return any(start <= offset < end for start, end in self._main_spans)
+
+    @cached_property
+    def _main_spans(self) -> list[tuple[int, int]]:
+        """Where the tracebacks lie that start in a main program."""
+        raised = (item for item in self.exceptions if _MAIN_START.match(str(item.fields.get("frames") or "")))
+        return [(structure_start(item), item.end) for item in raised]
 
     def uncaught(self) -> list[Structure]:
         """Return the exceptions that ended a main program."""
