@@ -17,9 +17,10 @@ import numpy as np
 from kb.facts.evidence import Evidence
 from kb.metrics.panel import Bools, Floats, Panel
 from kb.model import NOT_FAILED, Resource
-from kb.report import GpuRef, Report, Suspect
-from kb.timeline.onset import first_apart, late_level, shares
-from kb.timeline.per_step import binned, points_by_origin, rank_order, values_of
+from kb.report import Report, Suspect
+from kb.timeline.gpu_ranks import with_gpus, with_ranks
+from kb.timeline.onset import first_apart, first_step_apart, late_level, shares
+from kb.timeline.per_step import binned, by_step, points_by_origin, rank_order, values_of
 from kb.timeline.rows import cleaned
 
 COLUMNS = 120
@@ -118,15 +119,16 @@ class _Row:
 
 def curves(evidence: Evidence, report: Report, *, lines: int = LINES, columns: int = COLUMNS) -> Curves:
     """Return the curves of a diagnosed job. `lines`: the most lines per chart; `columns`: the most values per line."""
-    suspects = report.diagnoses[0].suspects if report.diagnoses else ()
+    told = report.diagnoses[0].suspects if report.diagnoses else ()
+    suspects = with_ranks(told, evidence)
     logged = [chart for chart in _logged(evidence, report, suspects, lines, columns) if chart is not None]
     since = report.diagnoses[0].first_seen if report.diagnoses else None
     if report.phase == "degraded" and logged and any(suspect.rank is not None for suspect in suspects):
         logged.sort(key=_by_suspect)
-        left = _onset(logged[0])
+        left = _onset(logged[0], evidence)
         logged = [replace(chart, at=left) if chart.at is None else chart for chart in logged]
         since = _time_of(left, evidence) if since is None and left is not None else since
-    measured = _measured(evidence, report, suspects, lines, columns, at=since)
+    measured = _measured(evidence, report, told, lines, columns, at=since)
     return Curves((*logged, *measured))
 
 
@@ -145,11 +147,18 @@ def _by_suspect(chart: Chart) -> tuple[bool, float]:
     return (line is None, 0.0 if line is None else -abs(late_level(shares(line.values, chart.median))))
 
 
-def _onset(chart: Chart) -> float | None:
+def _onset(chart: Chart, evidence: Evidence) -> float | None:
     """Return the step from which the first suspect is apart from the median; None if always, never or unknown."""
     line = next((line for line in chart.lines if line.why == "suspect"), None)
-    column = None if line is None else first_apart(shares(line.values, chart.median))
-    return None if column is None else float(round(chart.start + (column + 0.5) * chart.width))
+    apart = [] if line is None else shares(line.values, chart.median)
+    column = first_apart(apart)
+    if line is None or column is None:
+        return None
+    progress = points_by_origin(evidence)
+    who = next((item for item in progress if _Row(item, np.empty(0)).label == line.label), Resource())
+    steps = by_step(progress, who, chart.metric)
+    found = first_step_apart(steps, late_level(apart), chart.start + (column - 1) * chart.width, chart.width)
+    return float(math.ceil(chart.start + column * chart.width)) if found is None else float(found)
 
 
 # -- from logs ---------------------------------------------------------------------------------------------------------
@@ -203,7 +212,7 @@ def _measured(
     )
     found: list[tuple[tuple[int, float], Chart]] = []
     for name, panel in sorted(evidence.panels.items()):
-        suspects = _with_gpus(told, panel, evidence.job.nodes)
+        suspects = with_gpus(told, panel, evidence.job.nodes)
         rows = list(_rows(panel, columns, evidence.job.nodes, suspects))
         if not rows:
             continue
@@ -225,26 +234,6 @@ def _measured(
             found.append(((-weight, -far), chart))
     found.sort(key=lambda entry: (entry[0], entry[1].metric))
     return [chart for _, chart in found[:METRICS]]
-
-
-def _with_gpus(suspects: Sequence[Suspect], panel: Panel, nodes: Mapping[str, Sequence[int]]) -> list[Suspect]:
-    """Return the suspects, each rank with its GPU where the panel has one GPU for each rank of the node.
-
-    Processes take the GPUs of their node in the order of their ranks, unless a launcher is told otherwise. Without it, all
-    GPUs of a node would be drawn as the suspect's.
-    """
-    gpus: dict[str, set[str]] = {}
-    for row in panel.rows:
-        if row.resource.node and row.resource.gpu is not None and row.resource.rank is None:
-            gpus.setdefault(row.resource.node, set()).add(row.resource.gpu)
-    found = []
-    for suspect in suspects:
-        ranks = sorted(nodes.get(suspect.node or "", ()))
-        own = ranks.index(suspect.rank) if suspect.rank in ranks else None
-        whole = gpus.get(suspect.node or "") == {str(index) for index in range(len(ranks))}
-        known = own is None or not whole or suspect.gpu is not None
-        found.append(suspect if known else replace(suspect, gpu=GpuRef(index=own)))
-    return found
 
 
 def _titled(metric: str) -> str:

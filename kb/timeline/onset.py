@@ -35,3 +35,16 @@ def first_apart(apart: Sequence[tuple[int, float]]) -> int | None:
         return None
     calm = [at for at, (_, share) in enumerate(apart) if share / level < 0.5]
     return apart[calm[-1] + 1][0] if calm and calm[-1] + 1 < len(apart) else None
+
+
+def first_step_apart(apart: Sequence[tuple[int, float]], level: float, start: float, width: float) -> int | None:
+    """Return the first step, of two columns from `start` on, from which all in them are at least half as far apart as `level`.
+
+    None if the last of them is not.
+    """
+    found = None
+    for step, share in reversed([item for item in apart if start <= item[0] < start + 2 * width]):
+        if share / level < 0.5:
+            break
+        found = step
+    return found

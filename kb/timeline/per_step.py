@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 import numpy as np
 
@@ -37,6 +38,19 @@ def points_by_origin(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
 def values_of(points: Sequence[ProgressPoint], metric: str) -> list[tuple[int, float]]:
     """Return the step and the value of each line that has both."""
     return [(p.step, float(v)) for p in points if p.step is not None and (v := getattr(p, metric)) is not None]
+
+
+def by_step(
+    progress: Mapping[Resource, Sequence[ProgressPoint]], who: Resource, metric: str
+) -> list[tuple[int, float]]:
+    """Return the step, and how far the value of one rank is from the median of all, as a share, where both are known."""
+    every: dict[int, list[float]] = {}
+    for points in progress.values():
+        for step, value in values_of(points, metric):
+            every.setdefault(step, []).append(value)
+    usual = {step: median(values) for step, values in every.items()}
+    own = sorted(values_of(progress.get(who, ()), metric))
+    return [(step, value / usual[step] - 1.0) for step, value in own if usual[step]]
 
 
 def binned(found: Sequence[tuple[int, float]], start: int, width: float, count: int) -> tuple[Floats, frozenset[int]]:

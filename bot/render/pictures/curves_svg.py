@@ -60,7 +60,7 @@ def panels(chart: Chart) -> ChartPanels | None:
 def _label(placed: ChartLayout) -> str:
     words = [f"{placed.title} over {'steps' if placed.axis == 'step' else 'time'} of {many(placed.rows, 'row')}"]
     words += [f"{curve.label} stands out" for curve in placed.named if curve.why]
-    words += [f"it failed at {placed.at_text}"] if placed.at is not None else []
+    words += [f"marked at {placed.at_text}"] if placed.at is not None else []
     return "; ".join(words)
 
 

@@ -72,6 +72,35 @@ def test_the_mark_is_where_a_suspect_became_slow():
     assert [chart.at for chart in rest] == [26]
 
 
+@pytest.mark.parametrize("slow_from", [59, 60, 61, 118, 119])
+def test_the_mark_is_exact_where_a_column_holds_several_steps(slow_from):
+    """The step at which the suspect became slow, not the middle of the column that holds it."""
+    streams = [
+        log(rank, [1.0 if rank != 2 or at + 1 < slow_from else 1.6 for at in range(COLUMNS + 20)], field="compute")
+        for rank in range(5)
+    ]
+    slow = replace(report(Suspect("rank", rank=2)), phase="degraded")
+    assert [chart.at for chart in curves(Evidence(streams=tuple(streams)), slow).charts] == [slow_from]
+
+
+def test_a_suspected_gpu_is_shown_by_its_rank():
+    """Where the metrics have a GPU for each rank of the node; else all ranks of the node may be meant."""
+    streams = tuple(
+        log(rank, [1.0 if rank != 3 or at < 25 else 1.6 for at in range(40)], field="compute", node=f"n{rank // 4}")
+        for rank in range(8)
+    )
+    job = Job(nodes={"n0": (0, 1, 2, 3), "n1": (4, 5, 6, 7)})
+    slow = replace(report(Suspect("gpu", node="n0", gpu=GpuRef(index=3))), phase="degraded")
+
+    def found(count):
+        rows = [(Resource(node=f"n{at // 4}", gpu=str(at % 4)), [50.0] * 40) for at in range(8) if at % 4 < count]
+        (chart, *_) = curves(Evidence(job=job, streams=streams, panels={"gpu_util": panel(rows)}), slow).charts
+        return chart.metric, {line.label for line in chart.lines if line.why == "suspect"}, chart.at
+
+    assert found(4) == ("compute", {"rank 3"}, 26.0)
+    assert found(3)[1] != {"rank 3"}
+
+
 def test_a_metric_is_marked_when_the_run_reached_the_step():
     """The step and the time are the same moment, so that the charts of both can be read together."""
     slow = replace(report(Suspect("rank", rank=2, node="n2")), phase="degraded")
