@@ -30,11 +30,6 @@ _DETECTED = {
 _LONGEST = 2000  # characters of a line that are searched
 
 
-def nothing_telling(_diagnosis: Diagnosis, _line: str) -> Span | None:
-    """Underline nothing, where the rules are not at hand."""
-    return None
-
-
 def telling_words(rulebook: Rulebook) -> Telling:
     """Return what finds the telling words of a line: the longest match of a pattern of the diagnosis' rule."""
     rules = {rule.id: rule for rule in rulebook.rules}
