@@ -35,7 +35,7 @@ _TEMPORARY = lazy_compile(r"(?:^|/)tmp[a-z0-9_]{8}/")  # as Python's tempfile na
 _DEVICE = lazy_compile(
     r"\b(?P<address>(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{8}):[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)\b|\bGPU[ -]?(?P<number>\d{1,2})\b"
     r"|(?:\bdevice ordinal[: ]{1,2}|\b(?:cuda|hip|npu|xpu):)(?P<ordinal>\d{1,2})\b"
-    r"|\bhabanalabs (?P<gaudi>hl\d{1,2})\b"
+    r"|\bhabanalabs (?P<gaudi>hl\d{1,2})\b|(?<![\w:])(?P<bus>[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d) (?:VGA compatible|3D|Display|Processing)\b"
 )
 _NAMED = (("path", _PATH), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID))
 _WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
@@ -160,6 +160,8 @@ def _device(text: str) -> str:
         return ""
     if stated["gaudi"]:
         return f"Gaudi {stated['gaudi']}"
+    if stated["bus"]:  # as lspci lists it
+        return f"GPU {stated['bus']}"
     return (
         f"GPU {stated['ordinal']} as its process counts them" if stated["ordinal"] else f"GPU {stated[1] or stated[2]}"
     )

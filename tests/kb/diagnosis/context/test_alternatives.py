@@ -73,7 +73,7 @@ def test_an_error_in_a_library_is_not_called_the_runs_own(base: tuple[Knowledge,
     own = report(base, train=traceback(MAIN, ("/srv/fit/model.py", 9, "forward"), error=error)).diagnoses[0]
 
     assert (library.fault, own.fault) == ("code_bug", "code_bug")
-    assert "of a library" in library.title
+    assert "raised in a library" in library.title
     assert "alib/experimental/ppo/ppo_trainer.py:400" in library.summary
     assert "run's own" in own.title
 
@@ -254,3 +254,10 @@ def test_an_equal_failure_of_each_restart_is_told(base: tuple[Knowledge, Matcher
     found = report(base, train="".join(run.format(number, 4000 + number) for number in (2, 3, 4)))
 
     assert "in each of the 3 runs in this log" in found.diagnoses[0].reasons
+
+
+def test_a_gpu_in_a_list_of_pci_devices_is_named_by_its_address(base: tuple[Knowledge, Matcher]) -> None:
+    """Lspci leaves the domain out."""
+    listed = "1c:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev ff)\n"
+
+    assert "1c:00.0" in report(base, lspci=listed).diagnoses[0].lies_in
