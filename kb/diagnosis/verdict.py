@@ -33,6 +33,7 @@ _HARMLESS = lazy_compile(
     r"|\bpass@\d"  # how many of a model's answers were right
     r"|\berror ?[:=] ?-?\d{1,9}\.\d|\bheadless (?:operation )?mode\b"  # a figure; a plot without a display
     r"|dmesg: read kernel buffer failed|^dmesg: .{0,40}not permitted"  # whoever collected the logs was not allowed to read it
+    r"|: get key=\S{1,80}: operation failed"  # a key that a process manager need not have, in the trace of its client
     r"|Lmod has detected|locate a modulefile"  # a rule says when these ended a job
     r"|^\s{1,8}-{1,2}[A-Za-z][\w-]*(?:[ ,=][^ ]+)?\s{2,}"  # an option in a program's help
 )

@@ -88,6 +88,10 @@ _PDSH = lazy_compile(rb"(?:pdsh@)?[\w.-]{1,64}: ([\w.-]{1,64}): (?:ssh|mcmd) exi
 _SHELL = lazy_compile(
     rb"(?:\S{1,200}: line \d{1,7}: +(\d{1,9}) +)?(" + _WORD + rb")(?: +\(core dumped\))?(?:$| {2,}| [^\s:]{1,400} )"
 )
+# of fish, with the command in quotes before it
+_FISH = lazy_compile(
+    rb"^fish: (?:Process (\d{1,9}), |Job \d{1,6}, ).{1,400} terminated by signal (SIG[A-Z]{2,6}[12]?)\b"
+)
 _ENDED = lazy_compile(
     rb"\*\*\* (JOB|STEP) (\S{1,80}) ON (\S{1,80}) CANCELLED AT (\S{1,40})(?: DUE TO ([A-Za-z][\w ]{1,60}?)(?:,[^*]{0,120})?)? ?\*\*\*"
 )
@@ -280,6 +284,9 @@ def _read_returned(window: bytes, at: int) -> tuple[Structure, ...]:
 
 def _read_shell(window: bytes, at: int) -> tuple[Structure, ...]:
     line, message = _line_and_message(window, at)
+    fish = _FISH.match(message)
+    if fish:
+        return _ended(window, at, "shell", signal=text(fish[2]), pid=number(fish[1]))
     found = _SHELL.match(message.rstrip()) or _SHELL.match(line.rstrip())
     if found is None or (found[1] is None and found.end() < len(message.rstrip())):
         return ()
@@ -367,7 +374,8 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         name="shell",
-        trigger=r"Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception",
+        trigger=r"Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception"
+        r"|fish: .*terminated by signal SIG",
         read=_read_shell,
         after=1024,
     ),

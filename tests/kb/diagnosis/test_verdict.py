@@ -104,6 +104,7 @@ PROVEN = Completion("completed", (EndSign("the run reports its end"),))
         ("Mean Corruption Error: 18.210", 0),
         ("reconstruction error = 0.12", 0),
         ("GKS: cannot open display - headless operation mode active", 0),
+        ("boot_pmi: simple: get key=flux.taskmap: operation failed", 0),
         ("Error: 3 files are missing", 1),
         ("cannot open display", 1),
     ],

@@ -112,6 +112,14 @@ def test_mpirun(text, fields):
             {"signal": "SIGSEGV", "launcher": "shell"},
         ),
         ("Killed", {"signal": "SIGKILL", "launcher": "shell"}),
+        (
+            "fish: Job 1, 'python fit.py' terminated by signal SIGSEGV (Address boundary error)",
+            {"signal": "SIGSEGV", "launcher": "shell"},
+        ),
+        (
+            "fish: Process 4711, 'python' from job 2, 'python fit.py | tee log' terminated by signal SIGKILL (Forced quit)",
+            {"signal": "SIGKILL", "launcher": "shell"},
+        ),
         ("Segmentation fault (core dumped)", {"signal": "SIGSEGV", "launcher": "shell"}),
         ("Bus error", {"signal": "SIGBUS", "launcher": "shell"}),
     ],
