@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
+from itertools import accumulate
 
 from kb.facts.chained_exceptions import (
     contexts_of,
@@ -293,7 +294,15 @@ class StreamFacts:
 
     def _in_frames(self, offset: int) -> bool:
         """Whether a line is in a traceback above or at its exception; below, a message may be joined with what follows it."""
-        return any(structure_start(item) <= offset <= item.offset for item in self.exceptions)
+        starts, ends = self._frames
+        place = bisect_right(starts, offset)
+        return place > 0 and ends[place - 1] >= offset
+
+    @cached_property
+    def _frames(self) -> tuple[list[int], list[int]]:
+        """Where tracebacks start, in order, and how far the exceptions of those up to each lie."""
+        spans = sorted((structure_start(item), item.offset) for item in self.exceptions)
+        return [start for start, _ in spans], list(accumulate((end for _, end in spans), max))
 
     def steps_after(self, offset: int) -> int:
         """Return how many further training steps were logged after an offset."""
@@ -413,8 +422,13 @@ class StreamFacts:
 
     def ends_cleanly_after(self, offset: int) -> bool:
         """Whether the stream continues after an offset and its last line reports no trouble."""
+        return self._last_calm is not None and self._last_calm > offset
+
+    @cached_property
+    def _last_calm(self) -> int | None:
+        """The offset of the stream's last line, if that reports no trouble."""
         last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
-        return last is not None and last[0] > offset and not _TROUBLE.search(last[1])
+        return None if last is None or _TROUBLE.search(last[1]) else last[0]
 
     def failed_after_end(self) -> bool:
         """Whether a main program raised after the run reported its end and nothing caught it, such as in the last save."""
