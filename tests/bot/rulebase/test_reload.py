@@ -20,7 +20,7 @@ from sqlmodel import col, select
 from bot.config.rules import PullRequests, Source
 from bot.incidents.ledger import Ledger
 from bot.learning.proposals.store import proposal_of, propose
-from bot.rulebase import loader, reload
+from bot.rulebase import loader, reload, source_version
 from bot.rulebase.reload import CurrentRules, RuleReloader, SourceState, check, folder_of, state_of
 from bot.store.incidents import IncidentStore
 from bot.store.tables import IncidentRow
@@ -42,7 +42,7 @@ def _places(tmp_path, few_rules, monkeypatch):
     installed = tmp_path / "installed"
     shutil.copytree(few_rules, installed, ignore=shutil.ignore_patterns("storage"))
     monkeypatch.setattr(loader, "default_folder", lambda: installed)
-    monkeypatch.setattr(reload, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(source_version, "MOST_BYTES", 1 << 20)
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("SIGNALBOX_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SIGNALBOX_SITE", raising=False)
