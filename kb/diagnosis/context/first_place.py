@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from pathlib import PurePosixPath
 
 from kb.diagnosis.context.bad_numbers import reports_bad_numbers
 from kb.diagnosis.context.circumstances import OF_LINE
@@ -132,7 +131,7 @@ def _missing_too(first: Signal, facts: Facts) -> str:
     for item in facts.streams[first.stream].exceptions:
         if item.offset > first.offset:
             name = missing_in(item.line)
-            if name and known and PurePosixPath(name).name != PurePosixPath(known).name:
+            if name and known and name.rstrip("/").rpartition("/")[2] != known.rstrip("/").rpartition("/")[2]:
                 return name
     return ""
 
