@@ -23,11 +23,7 @@ from kb.parsers.logs.error_lines import message_of
 HERE: Final = Path(__file__).parent
 NONE: Final = "none"  # label of sites that are no failure of a run
 CLASSIFIED: Final = "classified-error"  # the rule whose examples carry their class in the file name
-DECIDED: Final = {
-    "both": 1.0,
-    "one": 0.5,
-    "third": 0.4,
-}  # weight of a label, by who decided: two readers, the only one, or a third
+DECIDED: Final = {"both": 1.0, "third": 0.4}  # weight of a label, by who decided: two readers, or a third
 PLACELESS: Final = 0.5  # weight of a site's copy without its place, for logs without a traceback
 INTERPRETER: Final = 6.0
 OWN_EXAMPLE: Final = 2.0
