@@ -61,7 +61,8 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
         end, only_one = reported.get(rank), symptoms.lost_peer and _all_others(rank, symptoms)
         last = last_words.of(rank, with_nobodys=only_one or end is not None)
         alone = any(facts.streams[item.stream].summary.ref.resource.rank == rank for item in last)
-        own_status = end is not None and (alone or str(end[1].fields.get("exitcode")) != "1")
+        silent = not symptoms.findings  # then the report of its launcher is all there is
+        own_status = end is not None and (alone or silent or str(end[1].fields.get("exitcode")) != "1")
         telling = [item for item in last if is_trouble(item)]
         if not telling and (only_one or rank in crashed):  # native code says what stopped it in words of its own
             telling = [item for item in last if last_words.unlike_all(item)]

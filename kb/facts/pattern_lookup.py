@@ -12,11 +12,12 @@ from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
 from kb.facts.pattern_tests import exception_test, fits, line_passes, searches, slashed, structure_test
 from kb.facts.signals import PatternResult, Signal
+from kb.facts.turned_to_nan import turned_to_nan
 from kb.model import Resource, Structure
 from kb.parsers.logs.recoveries import quoted
 from kb.plugin import Observed, Plugged, plugin_key
 from kb.rulebase.rule import MEASURED, DetectorTest, Pattern, PluginTest, Rule, SeriesTest
-from kb.scanning.summary import Place
+from kb.scanning.summary import Place, head_lines, tail_lines
 
 if TYPE_CHECKING:
     from kb.metrics.series_detectors.finding import SeriesFinding
@@ -171,6 +172,8 @@ class PatternLookup:
             return self._behind(key)
         if test.name == "collectives_differ":
             return self._differ(key)
+        if test.name == "loss_turned_nan":
+            return self._turned(key)
         which = (test.name, tuple(sorted(test.params.items())))
         if which not in self._detected:
             self._detected[which] = tuple(self._detect(test))
@@ -314,6 +317,21 @@ class PatternLookup:
             for rank in collectives_differ(timeouts)
         )
         return PatternResult(len(signals), signals, {signal.resource.rank: 1 for signal in signals})
+
+    def _turned(self, key: str) -> PatternResult:
+        """Return the losses in lines of no known form that were finite and are nan up to the end of their log."""
+        signals = []
+        for index, stream in enumerate(self.facts.streams):
+            if stream.summary.ref.kind != "job":
+                continue
+            found = turned_to_nan(head_lines(stream.summary), tail_lines(stream.summary), loss=True)
+            if found is not None:
+                at, line = found
+                who, span = self.facts.placed(stream.summary.ref.resource), (at, at + 1)
+                signals.append(
+                    Signal(key, index, at, line, "series", who, None, {}, *self.facts.when(index, at, None), span)
+                )
+        return PatternResult(len(signals), tuple(signals), Counter(signal.resource.rank for signal in signals))
 
     def _in_scope(self, pattern: Pattern, signal: Signal) -> bool:
         where = pattern.where

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from kb.model import Structure
@@ -38,7 +38,7 @@ def line_passes(pattern: Pattern, line: str) -> bool:
     return pattern.not_line is None or not searches(pattern.not_line, line, unknown=True)
 
 
-_WRAP = re.compile(r"(?<=[^\n]{30})\n(?=[a-z\d])")  # where a terminal or a logger wrapped a sentence
+_WRAP = re.compile(r"(?<=[^\n]{16})\n(?=[a-z\d])")  # where a terminal or a logger wrapped a sentence
 
 
 def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, str] | None]:
@@ -53,9 +53,9 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
         captures = {"type": kind, "message": message[:200], "last_frame": shown_last}
         if test.message is not None:
             try:
-                match = compiled(test.message).search(message)
-                if match is None and (whole := _WRAP.sub(" ", message)) != message:
-                    match = compiled(test.message).search(whole)
+                match = next(
+                    (found for said in _unwrapped(message) if (found := compiled(test.message).search(said))), None
+                )
             except BudgetSpent:
                 return None
             if match is None:
@@ -69,6 +69,16 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
         return captures
 
     return _classified(judge) if test.classified else judge
+
+
+def _unwrapped(message: str) -> Iterator[str]:
+    """Yield a message, and what it says without the breaks of a wrapped sentence: between words, or within one."""
+    yield message
+    for joint in (" ", ""):
+        whole = _WRAP.sub(joint, message)
+        if whole == message:
+            return
+        yield whole
 
 
 def slashed(frames: str) -> str:

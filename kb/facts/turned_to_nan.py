@@ -7,14 +7,19 @@ from collections.abc import Iterable, Mapping
 from kb.regex.lazy import lazy_compile
 
 _NUMBER = lazy_compile(r"(?<![\w.])[-+]?(?:\d[\d,]{0,20}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|NaN)(?![\w.])")
+_LOSS = lazy_compile(r"(?i)loss(?:es)?(?![a-z])[^a-z]{0,12}$")  # right before the number
+_MARK = "\0"  # in a form, for a number
 _LEAST = 3  # lines of a form that are nan at the end
 _LONG = 400  # characters of a line that are read
 
 
-def turned_to_nan(head: Iterable[tuple[int, str]], tail: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
+def turned_to_nan(
+    head: Iterable[tuple[int, str]], tail: Iterable[tuple[int, str]], *, loss: bool = False
+) -> tuple[int, str] | None:
     """Return the first of the last lines of a form whose number was finite at the start and is nan up to the end.
 
-    `head`, `tail`: offsets and texts of a log's first and last lines. None if there is no such form.
+    `head`, `tail`: offsets and texts of a log's first and last lines. `loss`: only a number that the line calls a loss.
+    None if there is no such form.
     """
     last = list(tail)
     forms = {_form(line) for _, line in last[-_LONG:] if "nan" in line.lower()}
@@ -30,7 +35,13 @@ def turned_to_nan(head: Iterable[tuple[int, str]], tail: Iterable[tuple[int, str
                 lines.append((offset, line))
             else:
                 lines.clear()
-    found = [lines[0] for key, lines in gone.items() if len(lines) >= _LEAST and key[1] in finite.get(key[0], ())]
+    found = [
+        lines[0]
+        for (form, column), lines in gone.items()
+        if len(lines) >= _LEAST
+        and column in finite.get(form, ())
+        and (not loss or _LOSS.search(form.split(_MARK)[column]))
+    ]
     return min(found, default=None)
 
 
@@ -44,7 +55,7 @@ def _finite_columns(lines: Iterable[str]) -> Mapping[str, set[int]]:
 
 
 def _form(line: str) -> str:
-    return _NUMBER.sub("#", line[:_LONG])
+    return _NUMBER.sub(_MARK, line[:_LONG])
 
 
 def _values(line: str) -> list[str]:

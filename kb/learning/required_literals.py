@@ -92,6 +92,8 @@ def needles_of(pattern: Pattern) -> Iterator[Needle]:
         yield Needle((_triggers("watchdog_status"),))
     elif pattern.detect is not None and pattern.detect.name == "collectives_differ":
         yield Needle((_triggers("watchdog"),))
+    elif pattern.detect is not None and pattern.detect.name == "loss_turned_nan":
+        yield Needle((frozenset({ScanPattern("nan", True)}),))
     elif pattern.detect is not None or pattern.series is not None:
         yield Needle((_STEPS,))
     else:

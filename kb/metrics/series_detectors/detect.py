@@ -97,4 +97,8 @@ BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Se
 ALIKE = 0.8  # share of the longer of two epochs that the shorter has, as far as their lines are kept
 AGAIN = 0.1  # share of the last step below which a run did not resume from a checkpoint, but began
 COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # compare earlier with later points
-JOB_DETECTORS = ("collective_behind", "collectives_differ")  # run over structures of all streams, not over one series
+JOB_DETECTORS = (
+    "collective_behind",
+    "collectives_differ",
+    "loss_turned_nan",
+)  # run over what all streams hold, not over one series

@@ -37,7 +37,7 @@ _NOTHING = Prefix()
 
 # The start of a line with a prefix; most lines have none and are skipped here. A level in brackets is none.
 _GATE = lazy_compile(
-    rb"(?!\[[A-Z]{1,12}\])[\x1b\[(<\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\||/\d{1,4} \[| [a-z][\w-]{0,40} \[)"
+    rb"(?!\[[A-Z]{1,12}\])[\x1b\[(<\r:\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\||/\d{1,4} \[| [a-z][\w-]{0,40} \[)"
     rb"|[a-z][\w-]{0,80}\.\d{1,4}\.[a-z0-9]{7,30}@|[a-z]\w{0,40}(?:\.[\w-]{1,40}){2,8} \d{1,6}: |(?:[Rr]ank|RANK)[ =_-]?\d|process_index="
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 )
@@ -93,7 +93,9 @@ _PIECE = lazy_compile(
     rb"|\((?:raylet|autoscaler|gcs_server)(?:, ip=(?P<raylet_ip>[0-9A-Fa-f.:]{1,45}))?[^)\n]{0,60}\) ?"
     rb"|(?P<open>\[(?:[A-Z]{4,8}\|[\w./-]{1,60}:\d{1,6}\] |NeMo [A-Z] )?)?"
     rb"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(?P<stamp>" + STAMP + rb")"
-    rb"|[a-z][\w-]{0,40}/\d{1,4} "
+    rb"|: "
+    + _THEN_RANK  # a host whose name was lost
+    + rb"|[a-z][\w-]{0,40}/\d{1,4} "
     + _THEN_RANK  # torchx: role and replica
     + rb"|(?P<stern>[a-z][a-z0-9.-]{0,80}) [a-z][\w-]{0,40} "
     + _THEN_RANK  # stern: pod and container

@@ -7,11 +7,12 @@ import pytest
 from kb.diagnosis.bad_events import BadEvents
 from kb.diagnosis.early_ends import early_ends, unnamed_end
 from kb.diagnosis.findings import find
+from kb.diagnosis.first_unexplained import first_unexplained
 from kb.diagnosis.symptoms import Symptoms
 from kb.facts.evidence import Evidence
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
-from kb.facts.topology import Places
+from kb.facts.topology import Place, Places
 from tests.support.kb_samples import BOOK, ref, scanned
 
 LAUNCHER = """\
@@ -65,6 +66,16 @@ def test_the_last_words_of_native_code_count_where_a_signal_ended_it(last: str, 
     symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
     ends = list(early_ends(BadEvents(known, places), symptoms, [2]))
     assert [end.event.line for end in ends] == ([last.strip()] if counts else [])
+
+
+def test_a_bare_exit_counts_where_nothing_else_is_known() -> None:
+    """The launcher's table is then all that names the rank."""
+    known = Facts(Evidence(streams=(scanned(LAUNCHER.format(second=11, code=1), BOOK),)))
+    places = Places(known)
+    end = first_unexplained(find(BOOK, known, History()).findings, known, places)
+    assert end is not None
+    assert (end.event.place, end.event.name) == (Place(2, "node-a"), "1")
+    assert end.named == "the launcher reports it as the first to fail"
 
 
 STEPS = "".join(f"2026-03-01 12:00:{n:02} step: {n} / 60 loss: 2.{n}\n" for n in range(1, 8))

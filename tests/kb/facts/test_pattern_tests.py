@@ -49,6 +49,7 @@ def test_a_choice_of_words_matches_as_a_regex_does(pattern):
     ("message", "expected"),
     [
         ("sample asks for position 42054 but the\nrotary table ends at 16384", True),
+        ("sample asks for position 42054 but the rot\nary table ends at 16384", True),
         ("sample asks for position 42054 but the\n  rotary table ends at 16384", False),
         ("sample asks\nfor position 42054 but the rotary table ends at 16384", False),
     ],

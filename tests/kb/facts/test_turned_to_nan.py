@@ -25,6 +25,23 @@ def test_a_column_that_turns_to_nan(values: tuple[str, ...], expected: int | Non
     assert (found and found[0]) == expected
 
 
+@pytest.mark.parametrize(
+    ("label", "counts"),
+    [
+        ("mean_loss = ", True),
+        ("Losses: ", True),
+        ("recall = ", False),
+        ("lossless ratio ", False),
+        ("loss of 3 parts, mean ", False),
+    ],
+)
+def test_only_what_the_line_calls_a_loss(label: str, counts: bool) -> None:
+    """Other numbers may have no value, such as a rate of a class without samples."""
+    lines = [(at, f"fold {label}{value}") for at, value in enumerate(["1.9", "1.8", "nan", "nan", "nan"])]
+    assert (turned_to_nan(lines, lines, loss=True) is not None) is counts
+    assert turned_to_nan(lines, lines) is not None
+
+
 def test_text_in_the_line_is_part_of_its_form() -> None:
     """A value of another line does not make this one's finite."""
     assert turned_to_nan([(0, "bus 0.31")], [(at, "tram nan") for at in (9, 18, 27)]) is None

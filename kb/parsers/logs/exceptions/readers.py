@@ -18,6 +18,7 @@ from kb.parsers.logs.exceptions.exception_line import (
     read_exception,
 )
 from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
+from kb.parsers.logs.exceptions.glued import is_glued, read_glued
 from kb.parsers.logs.exceptions.java import OPENING, with_causes
 from kb.parsers.logs.exceptions.json_lines import (
     MAX_ABOVE,
@@ -70,6 +71,8 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     column = line.find(HEADER)
     if column < 0:
         return ()
+    if is_glued(line, column):
+        return _read_glued(window, at)
     prefix = _with_rank(peel(line), line[:column])
     prefix = _of_record(window, at, prefix) if prefix.rank is None and not column else prefix
     prefix = prefix if prefix.local_rank is not None else prefix._replace(local_rank=spawned_before(window, at))
@@ -82,6 +85,8 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
         raised = read_frames(window, after, voice)
     if raised is None:
         return ()
+    if prefix.rank is None and not column:
+        prefix = prefix._replace(rank=_rank_of_repeat(window, after, raised.end))
     if GROUP_HEADER in line:  # members of a group were raised before it
         raised = replace(raised, original_follows=True)
     shared: dict[str, Scalar] = {"thread": thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
@@ -119,10 +124,35 @@ def _of_record(window: bytes, at: int, prefix: Prefix) -> Prefix:
     return prefix if rank is None else prefix._replace(rank=rank)
 
 
+def _rank_of_repeat(window: bytes, first_frame: int, end: int) -> int | None:
+    """Return the rank with which the same traceback follows: PyTorch prints it again where another hook has printed it."""
+    header, after = line_at(window, end)
+    prefix = peel(header)
+    if prefix.rank is None or not header.startswith(HEADER, prefix.end):
+        return None
+    frame = line_at(window, after)[0]
+    return prefix.rank if frame[peel(frame).end :] == line_at(window, first_frame)[0] else None
+
+
 def _handled(frames: tuple[str, ...], name: bytes, message: bytes) -> bool:
     """Whether the frames of an exception show that something caught and printed it."""
     caught = caught_by_tracker(frames, name + b": " + message)
     return caught or printed_and_ignored(frames)
+
+
+def _read_glued(window: bytes, at: int) -> tuple[Structure, ...]:
+    """Return the exception of a traceback that stands in one line."""
+    found = read_glued(window, at)
+    if found is None:
+        return ()
+    raised, column = found
+    line, after = line_at(window, at)
+    shared: dict[str, Scalar] = {"thread": "", "start": at}
+    if _handled(raised.frames, raised.name, raised.message) or _logged_mildly(line, window, after):
+        shared["lived_with"] = "yes"
+    structures = to_structures(window, [raised], _with_rank(peel(line), line[: line.find(HEADER)]), (0, ""), shared)
+    shown = text(plain(window[at + column : after].rstrip()))
+    return tuple(replace(item, line=shown) for item in structures)
 
 
 def _read_json(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -201,6 +231,8 @@ def _under_frame(window: bytes, at: int, depth: int, voice: Voice) -> bool:
 
 def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     line, after = line_at(window, at)
+    if HEADER not in line and is_glued(line, 0) and not is_json(line[peel(line).end :]):
+        return _read_glued(window, at)
     prefix = peel(line)
     rest = plain(line[prefix.end :])
     host = _HOST.match(rest) if prefix.node is None else None

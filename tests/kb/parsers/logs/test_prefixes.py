@@ -127,6 +127,7 @@ CASES = [
     (b"[14]<stderr>:oops", b"oops", {"rank": 14}),
     (b"llm-worker-3 pytorch [rank25]: oops", b"oops", {"node": "llm-worker-3", "rank": 25}),
     (b"trainer/0 [rank2]: oops", b"oops", {"rank": 2}),
+    (b": [rank2]: oops", b"oops", {"rank": 2}),
     (
         b"[7] Traceback (most recent call last):",
         b"Traceback (most recent call last):",

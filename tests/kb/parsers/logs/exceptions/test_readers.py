@@ -840,3 +840,20 @@ def test_an_error_in_a_member_of_an_object_that_an_error_line_opens():
 def test_a_member_of_another_object_is_no_exception(opener):
     """What an object names that no error line opens is data, such as a saved state or a table of known errors."""
     assert not alone(object_lines(opener, '"message": "StoreGoneError: key lost"'))
+
+
+@pytest.mark.parametrize(
+    ("again", "rank"),
+    [
+        (trace("KeyError: 'width'", prefix="[rank3]: "), 3),
+        (trace("KeyError: 'width'", prefix="[rank3]: ").partition("KeyError")[0], 3),
+        (trace("KeyError: 'depth'", path="/opt/run/other.py", prefix="[rank3]: "), None),
+        ("[rank3]: step 4\n", None),
+        ("", None),
+    ],
+    ids=["again", "again_cut", "another", "a_line", "nothing"],
+)
+def test_a_bare_traceback_is_of_the_rank_that_prints_it_again(again, rank):
+    """PyTorch's hook repeats with the rank what another hook has printed without it."""
+    text = trace("KeyError: 'width'") + again
+    assert headed(text)[0].resource.rank == rank
