@@ -55,7 +55,10 @@ TYPES: Final = {
     "type_error": "TypeError", "bad_alloc": "MemoryError", "ArgumentParser.error": "", "CHECK": "", "TF_RET_CHECK": "",
 }  # fmt: skip
 ELSEWHERE: Final = {
-    "own": ((OWN, ""), ("", ""), (OWN, "main")),
+    "own": (
+        ("", ""),
+        *((OWN, name) for name in ("", "<module>", "main", "train", "forward", "compute_loss", "evaluate")),
+    ),
     "data": (("data", ""), ("tokenizer", "")),
     "checkpoint": (("checkpoint", ""), (OWN, "load_checkpoint"), (OWN, "load_state_dict")),
     "saving": (("checkpoint", "save_checkpoint"), (OWN, "save_checkpoint")),
