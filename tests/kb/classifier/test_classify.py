@@ -42,7 +42,7 @@ def test_an_error_that_says_nothing_gets_no_class(message: str) -> None:
 def test_a_bare_catch_all_type_gets_no_class(kind: str) -> None:
     """Interleaved output leaves the type of an exception on a line of its own; its frames tell something again."""
     assert classify(kind, "") is None
-    assert classify(kind, "", "/home/u/train.py:10 in <module>\n/home/u/train.py:7 in step") is not None
+    assert classify(kind, "", "/home/u/fit.py:10 in <module>\n/home/u/fit.py:7 in step") is not None
 
 
 @pytest.mark.parametrize(
