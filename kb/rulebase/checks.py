@@ -340,7 +340,7 @@ def _unknown_name(node: Node | None, known: Collection[str], what: str) -> Itera
     text = node.text() if node is not None else None
     if node is not None and text is not None and text not in known:
         listed = f"`signalbox rules {what}s` lists them" if what in _LISTED else ""
-        yield node.fault(f"no {what} {text[:60]!r}", "; ".join(filter(None, (nearest(text, known), listed))))
+        yield node.fault(f"no {what} {text[:60]!r}", nearest(text, known) or listed)
 
 
 def _items(node: Node | None, key: str) -> tuple[tuple[str, Node], ...]:
