@@ -28,6 +28,7 @@ _AGAIN = 3  # lines of the start, in their order, that another start repeats
 _LEAST_AGAIN = 2  # the same after a step, in any order
 _END = 24  # characters at the end of a line, which hold no time
 _LINES = 60  # of the start that are looked for
+_MANY = 30  # lines
 _QUIET = (
     10.0  # seconds between the last line of a run and the first of the next; processes of one job start closer together
 )
@@ -65,9 +66,9 @@ def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
     found += [(at, "count") for at in (*_fallen(summary.marks, course), *_fallen_back(course))]
     starts: list[int] = []
     low = 0
-    alone = bool(work) and work[0] < min(
-        failed, default=-1
-    )  # of several ranks, others would print their starts before a step
+    # of several ranks, others would print their starts before a step, or while the one that fails says much
+    alone = bool(work) and work[0] < min(failed, default=-1)
+    alone = alone or (bool(failed) and _speaks_long(summary, failed[0]))
     for at, how in sorted(found):
         ended, worked = _between(failed, low, at), _between(work, low, at)
         apart = how == "lines" and ended and (alone or _is_quiet(summary, at))
@@ -75,6 +76,11 @@ def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
             low = at
             starts.append(at)
     return tuple(starts)
+
+
+def _speaks_long(summary: StreamSummary, failed: int) -> bool:
+    """Whether many lines come before the first failure, so that other processes of the same job would have started by then."""
+    return sum(1 for at, line in head_lines(summary) if at < failed and line.strip()) >= _MANY
 
 
 def _between(offsets: Sequence[int], low: int, high: int) -> bool:

@@ -37,7 +37,7 @@ RECOVERY = 2048  # bytes after trouble in which a line may report that it is ove
 _TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
 )
-_LAUNCHERS = frozenset({"elastic_exit", "elastic_failure"})  # structures of a launcher that may start its workers again
+LAUNCHERS = frozenset({"elastic_exit", "elastic_failure"})  # structures of a launcher that may start its workers again
 _STARTED_SEVERAL = frozenset({"elastic_exit", "elastic_failure", "launcher_exit"})  # a launcher's word about processes
 _ENDINGS = _STARTED_SEVERAL | {"exception", "native_crash", "slurm_end"}  # structures of what ends a process
 _SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
@@ -392,7 +392,7 @@ class StreamFacts:
         if not self._point_offsets or self._point_offsets[0] > offset:
             return None
         again = next((at for at in self._starts if at > offset), None)
-        launchers = (item.offset for item in self.summary.structures if item.kind in _LAUNCHERS)
+        launchers = (item.offset for item in self.summary.structures if item.kind in LAUNCHERS)
         return None if again is None or any(at < again for at in launchers) else again
 
     @cached_property

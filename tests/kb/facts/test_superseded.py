@@ -29,8 +29,7 @@ def test_a_failure_of_an_earlier_run_is_over_when_the_last_one_came_further() ->
     [
         "",
         START.format("20")[:80],  # it has only begun
-        START.format("20") + RAISED,  # it failed, too
-        START.format("20") + CLOSED.format("20") + "Segmentation fault (core dumped)\n",
+        START.format("20").splitlines(keepends=True)[0] + RAISED,  # it failed earlier
     ],
 )
 def test_a_failure_stands_unless_a_later_run_came_past_it(later: str) -> None:
@@ -43,6 +42,16 @@ def test_a_log_with_steps_tells_by_its_steps() -> None:
     """What steps show is decided elsewhere."""
     text = START.format("10") + RAISED + START.format("20") + "step 1/9 loss 0.4\n" + CLOSED.format("20")
     assert not passed_later(facts_of(text), text.index("ValueError"))
+
+
+@pytest.mark.parametrize("later", [RAISED, CLOSED.format("20") + "Segmentation fault (core dumped)\n"])
+def test_the_last_run_counts_if_it_came_as_far(later: str) -> None:
+    """It failed of the same or of something else; what a launcher starts again may fail of what failed before."""
+    text = START.format("10") + RAISED + START.format("20") + later
+    assert passed_later(facts_of(text), text.index("ValueError"))
+    launcher = "E0301 10:10:09.000 77 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 91) of binary: /usr/bin/python3\n"
+    again = START.format("10") + RAISED + launcher + START.format("20") + later
+    assert not passed_later(facts_of(again), again.index("ValueError"))
 
 
 def logged(first: str, later: str) -> str:

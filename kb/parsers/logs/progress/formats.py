@@ -217,12 +217,10 @@ FORMATS: tuple[ProgressFormat, ...] = (
     ),
     make_format(
         "epoch_brackets",
-        r"Epoch(?:\((?:train|val|test)\))?:? *\[ *[0-9]+(?:/[0-9]+)?\] *\[ *[0-9]+ */",
+        r"Epoch(?:\((?:train|val|test)\)| is)?:? *\[ *[0-9]+(?:/[0-9]+)?\](?:, mini-?batch(?: is)?:?)? *\[ *[0-9]+ */",
         b"Epoch",
-        rb"(?:\((?P<mode>train|val|test)\))?:?[ \t]{0,4}\[ {0,6}(?P<epoch>\d{1,9})(?:/\d{1,9})?\][ \t]{0,4}\["
-        + STEP
-        + OF_TOTAL
-        + REST_OF_LINE,
+        rb"(?:\((?P<mode>train|val|test)\)| is)?:?[ \t]{0,4}\[ {0,6}(?P<epoch>\d{1,9})(?:/\d{1,9})?\]"
+        rb"(?:, mini-?batch(?: is)?:?)?[ \t]{0,4}\[" + STEP + OF_TOTAL + REST_OF_LINE,
         make_reader("epoch_brackets"),
     ),
     make_format(

@@ -350,6 +350,10 @@ LINES = [
         },
     ),
     (
+        b"Epoch is [2/600], mini-batch is [7/41], time consumption is 0.25, batch_loss is 4.25",
+        {"step": 7, "total": 41, "epoch": 2.0, "loss": 4.25, "format": "epoch_brackets"},
+    ),
+    (
         b"mmengine - INFO - Epoch(val) [2][50/50]    acc: 0.5",
         {"step": 50, "total": 50, "epoch": 2.0, "validation": True, "format": "epoch_brackets"},
     ),
