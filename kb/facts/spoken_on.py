@@ -46,7 +46,13 @@ def caught_and_logged(
     found = [item for item in exceptions if _may_be_caught(item)]
     if not found:
         return []
-    lines = list(_usable_lines(summary, in_traceback))
+    kept = list(_kept(summary, in_traceback))
+    first = min(item.end for item in found)
+    later = [_usual(summary, at, line) for at, line in kept if at >= first]
+    if not any(words for _, _, words in later):
+        return []
+    # of the lines before, only those count whose words are those of a later one, which was judged
+    lines = [*(_said(summary, at, line) for at, line in kept if at < first), *later]
     ends = [item for item in exceptions if item not in found and not int(item.fields.get("chain") or 0)]
     return [item for item in found if _went_on(item, lines, ends, succeeded or bool(steps_after(item.offset)), summary)]
 
@@ -57,19 +63,27 @@ def _may_be_caught(item: Structure) -> bool:
     return bool(frames) and not item.fields.get("lived_with") and _ENTRY.match(frames) is None
 
 
-def _usable_lines(summary: StreamSummary, in_traceback: Callable[[int], bool]) -> Iterator[_Line]:
-    """Yield the lines at both ends of a log that may be usual ones."""
-    own, known = summary.ref.resource, -1
+def _kept(summary: StreamSummary, in_traceback: Callable[[int], bool]) -> Iterator[tuple[int, str]]:
+    """Yield the lines at both ends of a log that are not of a traceback, each once."""
+    known = -1
     for at, line in (*head_lines(summary), *tail_lines(summary)):
-        if at <= known or not line.strip() or in_traceback(at):
-            continue
-        known = at
-        raw = line.encode("utf-8", "replace")[:1024]
-        said = message_of(line[:1024])
-        words = skeleton(said)
-        if len(words) < _FEWEST_WORDS or error_level(raw) or is_consequence(line) or is_raised(said):
-            words = ()
-        yield at, own if own.rank is not None else speaker(raw, peel(raw)), words
+        if at > known and line.strip() and not in_traceback(at):
+            known = at
+            yield at, line
+
+
+def _said(summary: StreamSummary, at: int, line: str) -> _Line:
+    """Return a line with its writer and its words."""
+    own, raw = summary.ref.resource, line.encode("utf-8", "replace")[:1024]
+    words = skeleton(message_of(line[:1024]))
+    return at, own if own.rank is not None else speaker(raw, peel(raw)), words if len(words) >= _FEWEST_WORDS else ()
+
+
+def _usual(summary: StreamSummary, at: int, line: str) -> _Line:
+    """Return a line with its writer and its words; without words if it reports trouble."""
+    _, who, words = _said(summary, at, line)
+    trouble = error_level(line.encode("utf-8", "replace")[:1024]) or is_raised(message_of(line[:1024]))
+    return at, who, () if not words or trouble or is_consequence(line) else words
 
 
 def _went_on(

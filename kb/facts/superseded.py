@@ -21,9 +21,11 @@ def passed_later(stream: StreamFacts, offset: int) -> bool:
 
     The line may itself be what ended that run, such as an error that a program logged before it left.
     """
-    if stream.points or not stream.ends_cleanly_after(-1):  # asked first: to look for starts takes long
+    if stream.points:
         return False
-    starts = stream.later_starts or stream.starts_if_failed(offset)
+    starts = stream.later_starts
+    if not starts and not stream.failed and stream.ends_cleanly_after(-1):  # asked first: to look for starts takes long
+        starts = stream.starts_if_failed(offset)
     place = bisect_right(starts, offset)
     if place == len(starts):
         return False
