@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from kb.anomalies.core.severity_words import is_consequence, is_raised, skeleton
 from kb.facts.chained_exceptions import structure_start
@@ -26,6 +27,7 @@ _FEWEST_OTHERS = 2  # processes of a log of several
 _ENTRY = lazy_compile(
     r"[^\n]{1,300}:\d{1,6} in (?:<module>|_bootstrap\w*|_?run\w*|_wrap\w*|_worker_loop|wrapper|\w*main\w*|_try\w*)(?:\n|$)"
 )
+_DIGITS = lazy_compile(r"\d+")
 _Words = tuple[str, ...]
 _Line = tuple[int, Resource, _Words]  # offset, writer, words; none of a line that reports trouble
 
@@ -82,8 +84,14 @@ def _said(summary: StreamSummary, at: int, line: str) -> _Line:
 def _usual(summary: StreamSummary, at: int, line: str) -> _Line:
     """Return a line with its writer and its words; without words if it reports trouble."""
     _, who, words = _said(summary, at, line)
-    trouble = error_level(line.encode("utf-8", "replace")[:1024]) or is_raised(message_of(line[:1024]))
-    return at, who, () if not words or trouble or is_consequence(line) else words
+    return at, who, () if not words or _reports_trouble(_DIGITS.sub("0", line[:1024])) else words
+
+
+@lru_cache(maxsize=2048)
+def _reports_trouble(line: str) -> bool:
+    """Whether a line reports trouble. Numbers do not tell, so one answer holds for all lines that differ in nothing else."""
+    raised = is_raised(message_of(line))
+    return raised or is_consequence(line) or bool(error_level(line.encode("utf-8", "replace")))
 
 
 def _went_on(
