@@ -17,6 +17,8 @@ from kb.facts.stages import LONG_SINCE, exit_lines
 from kb.facts.stream_facts import StreamFacts
 from kb.facts.training_series import BAR, shows_a_step
 from kb.model import OF_MACHINES, Phase, ProgressPoint, Stage, Structure, Verdict
+from kb.parsers.logs.exceptions.frames import frame_of_line
+from kb.parsers.logs.exceptions.survived import thread_of_tracker
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
 from kb.report import Progress
@@ -123,9 +125,10 @@ def _cut_traceback(lines: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     """Return the header of a traceback whose frames end the log, so that the exception was never written."""
     if not lines[-1][1].startswith((" ", "\t")):
         return None
-    for at, line in reversed(lines[-60:]):
+    for number, (at, line) in reversed(list(enumerate(lines))[-60:]):
         if "Traceback (most recent call last)" in line:
-            return at, line
+            frames = (frame_of_line(below.encode("utf-8", "replace")) for _, below in lines[number + 1 :])
+            return None if thread_of_tracker([frame for frame in frames if frame]) else (at, line)
         if not line.startswith((" ", "\t")):
             return None
     return None

@@ -98,6 +98,17 @@ def test_an_error_line_at_the_very_end_is_a_last_word() -> None:
 PROVEN = Completion("completed", (EndSign("the run reports its end"),))
 
 
+@pytest.mark.parametrize(("package", "expected"), [("wandb", 0), ("loader", 1)])
+def test_a_traceback_that_is_cut_in_a_thread_of_a_tracker_is_no_last_word(package: str, expected: int) -> None:
+    """What such a thread raises does not end the program."""
+    text = (
+        'Traceback (most recent call last):\n  File "/usr/lib/python3.11/threading.py", line 932, in _bootstrap_inner\n    self.run()\n'
+        f'  File "/env/lib/python3.11/site-packages/{package}/stream.py", line 255, in _send\n    self._handle(\n'
+    )
+    ending = replace(stream(), size=len(text), tail=text)
+    assert len(last_words(facts(ending))) == expected
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -5,6 +5,8 @@ A word such as "retrying" above a traceback is not enough: the last attempt look
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kb.parsers.logs.error_lines import is_calm
 from kb.parsers.logs.exceptions.exception_line import HEADER
 from kb.parsers.logs.exceptions.frames import MAX_FRAMES
@@ -195,6 +197,12 @@ def caught_by_tracker(frames: tuple[str, ...], said: bytes) -> bool:
         for frame in outer
     )
     return own and _UNREACHED.search(said[:600]) is not None and _REFUSED.search(said[:600]) is None
+
+
+def thread_of_tracker(frames: Sequence[str]) -> bool:
+    """Whether a traceback is of a thread that a plot or tracking client started: what it raises does not end the program."""
+    outer = next((frame for frame in frames if not _THREAD_FRAME.match(frame)), "")
+    return bool(frames) and _THREAD_FRAME.match(frames[0]) is not None and _TRACKER.match(outer) is not None
 
 
 def printed_and_ignored(frames: tuple[str, ...]) -> bool:
