@@ -224,7 +224,7 @@ class Composer:
             return notices.not_here(refused.ask, direct=refused.why == "stranger")
         return replies.text_reply(
             {
-                "workspace": "Signalbox does not answer people of this workspace.",
+                "workspace": "Signalbox does not answer people from this workspace.",
                 "unknown": "Slack did not say who you are. Try again in a minute.",
             }.get(refused.why, NOT_THERE)
         )

@@ -467,7 +467,7 @@ def test_deliveries_for_another_workspace_are_refused(play):
     delivery = play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
     assert delivery.acknowledged
     play.settle()
-    assert "does not answer people of this workspace" in only(play.ephemerals())
+    assert "does not answer people from this workspace" in only(play.ephemerals())
     assert play.ledger.tasks.counts() == {}
 
 
