@@ -20,7 +20,7 @@ from bot.slack.listeners.base import (
 from bot.slack.listeners.diagnose import DiagnoseListeners
 from bot.slack.messages import lists, notices, replies
 from bot.slack.parsing.commands import after_mention, asks_for_help, plain, read_shift
-from bot.slack.parsing.questions import request_in
+from bot.slack.parsing.questions import command_in, request_in
 from bot.slack.use_cases.access import Person
 from bot.slack.use_cases.services import UseCases
 
@@ -121,6 +121,8 @@ class CommandListeners(ListenerBase):
             told = self.safely(person, lambda: self._diagnose.request(person, text, key))
             if is_acknowledgement(told):
                 return  # the posted message is the answer
+        elif verb.lower() not in VERBS and (asked := command_in(words)):
+            told = self.safely(person, lambda: self._run_verb(person, asked, key))
         elif words and verb.lower() not in VERBS and not asks_for_help(words):
             told = lists.guide(problem="I couldn't find a job in your message. Enter its name or ID.")
         else:

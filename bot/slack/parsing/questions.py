@@ -1,4 +1,4 @@
-"""Finds the job that a typed question is about: "why did llm-7b fail?" as well as "llm-7b last 2h"."""
+"""Finds what a typed question is about: a job ("why did llm-7b fail?", "llm-7b last 2h"), or a command ("what failed today?")."""
 
 from __future__ import annotations
 
@@ -28,6 +28,33 @@ _NO_JOBS = frozenset(
      "job", "jobs", "my", "nobody", "nothing", "one", "our", "run", "runs", "she", "slurm", "somebody", "someone",
      "something", "that", "the", "these", "they", "this", "those", "training", "we", "what", "you"}
 )  # fmt: skip
+
+_FAILED = r"(?:fail|crash|hang|hung|broke|died|went\s+wrong|incidents?\b)"
+_COMMANDS = (
+    (re.compile(rf"\b(?:what|which|any|anything|how\s+many)\b.{{0,40}}\b{_FAILED}", re.IGNORECASE), "handover"),
+    (re.compile(r"\bwho(?:['\u2019]?s|\s+is)?\s+on[ -]?call\b", re.IGNORECASE), "oncall"),
+    (
+        re.compile(r"\b(?:what|which)\s+nodes?\b.{0,40}\b(?:excluded|barred|drained|left\s+out)\b", re.IGNORECASE),
+        "nodes",
+    ),
+)
+_SPANS = (
+    (re.compile(r"\b(?:last|past)\s+(\d{1,3}\s?(?:h|hours?|d|days?))\b", re.IGNORECASE), ""),
+    (re.compile(r"\b(?:today|tonight|last\s+night|overnight)\b", re.IGNORECASE), "24h"),
+    (re.compile(r"\byesterday\b", re.IGNORECASE), "2d"),
+    (re.compile(r"\bweek\b", re.IGNORECASE), "7d"),
+)
+
+
+def command_in(text: str) -> str:
+    """Return the command of `/signalbox` that answers a question about no job; empty if none does."""
+    words = plain(text)
+    verb = next((verb for asks, verb in _COMMANDS if asks.search(words)), "")
+    if verb != "handover":
+        return verb
+    spans = ((hit, told) for form, told in _SPANS if (hit := form.search(words)) is not None)
+    span = next((told or hit[1] for hit, told in spans), "")
+    return f"{verb} {span}".strip()
 
 
 def request_in(text: str) -> str:

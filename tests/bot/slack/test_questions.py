@@ -6,7 +6,7 @@ import pytest
 
 from bot.queue.payloads import DiagnosePayload
 from bot.slack.parsing.commands import read_diagnose
-from bot.slack.parsing.questions import request_in
+from bot.slack.parsing.questions import command_in, request_in
 from tests.support.common.slack_actions import only
 from tests.support.slack_reading import read
 from tests.support.slack_stage import ADA, CHANNEL
@@ -42,6 +42,26 @@ from tests.support.slack_stage import ADA, CHANNEL
 def test_a_question_names_its_job(text, wanted):
     """As typed, labelled, quoted, where a question names it, or the only word like a name; nothing else is guessed."""
     assert request_in(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("what failed today?", "handover 24h"),
+        ("Which jobs crashed yesterday", "handover 2d"),
+        ("any failures this week?", "handover 7d"),
+        ("what hung in the last 3 hours?", "handover 3 hours"),
+        ("what failed?", "handover"),
+        ("who is on call?", "oncall"),
+        ("which nodes are excluded?", "nodes"),
+        ("what can you do", ""),
+        ("thanks", ""),
+        ("how are you", ""),
+    ],
+)
+def test_a_question_about_no_job_is_a_command(text, wanted):
+    """What failed is a handover over that time."""
+    assert command_in(text) == wanted
 
 
 @pytest.mark.parametrize(
@@ -88,6 +108,13 @@ def test_a_question_in_a_direct_message_is_answered(play):
 def test_a_command_in_a_direct_message_is_answered(play):
     """Without a slash."""
     assert read(only(direct(play, "incidents")).blocks).startswith("*Incidents: none*")
+
+
+def test_what_failed_today_is_answered_as_a_handover(play):
+    """By its title; nothing is collected."""
+    told = read(only(direct(play, "what failed today?")).blocks)
+    assert told == read(only(direct(play, "handover 24h")[1:]).blocks)
+    assert play.ledger.tasks.counts() == {}
 
 
 def test_small_talk_gets_the_commands(play):
