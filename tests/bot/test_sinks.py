@@ -229,7 +229,7 @@ OTHERS = frozenset(
     """diagnose watch serve logs evaluate backfill demo|rules list|rules show|rules lint|rules test|rules lock|rules docs|rules new
     rules diff|rules stats|rules advise|rules backtest|rules propose|incidents close|incidents ack|incidents assign|incidents snooze
     incidents merge|incidents reopen|nodes bar|nodes confirm|nodes refuse|nodes lift|nodes exclude|nodes excluded|baselines keep|baselines drop|mutes add|mutes end|store tidy
-    store pin|store unpin|store unpack|pages|config check|config example|config schema|rules faults""".replace(
+    store pin|store unpin|store unpack|pages|config check|config example|config schema|rules faults|rules actions""".replace(
         "\n", "|"
     ).split("|")
 )

@@ -44,7 +44,7 @@ BY_NUMBER = {
 # Commands that print no stored incident, or only how many there are
 OTHERS = {
     "pages",  # runs until it is stopped; tests/bot/pages has its lists
-    "diagnose", "watch", "serve", "logs", "evaluate", "backfill", "demo", "rules list", "rules faults", "rules show", "rules lint",
+    "diagnose", "watch", "serve", "logs", "evaluate", "backfill", "demo", "rules list", "rules faults", "rules actions", "rules show", "rules lint",
     "rules test", "rules lock", "rules docs", "rules new", "rules diff", "rules backtest", "baselines list",
     "baselines keep", "baselines drop", "store show", "store tidy", "config check", "config example", "config schema",
     "mutes list", "mutes add", "mutes end",
