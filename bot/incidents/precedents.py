@@ -156,9 +156,21 @@ def _is_same(row: DigestRow, job: Job, at: float) -> bool:
 
 
 def _again(earlier: Sequence[EarlierIncident], evidence: Evidence) -> frozenset[int]:
-    """Reports on the same logs of a job without an id: neither an id nor a time tells that it is the same end."""
-    mine = logs_digest(evidence) if evidence.job.id is None else ""
-    return frozenset(item.row.id for item in earlier if mine and item.row.job is None and item.trace.logs == mine)
+    """Reports on the same logs: of a job without an id, or of one whose attempts neither report numbers.
+
+    Neither an id nor a time tells that it is the same end: a bundle's time of the end may be another than a connector's.
+    """
+    job = evidence.job
+    numbered = bool(job.attempts) or job.attempt is not None
+    mine = logs_digest(evidence)
+    return frozenset(
+        item.row.id
+        for item in earlier
+        if mine
+        and item.trace.logs == mine
+        and item.row.job == job.id
+        and (job.id is None or not (numbered and item.row.attempt is not None))
+    )
 
 
 def _earlier(

@@ -8,12 +8,11 @@ from datetime import datetime, timedelta
 
 from sqlmodel import col, select
 
-from bot.store.confirmed_fault import actual_fault
+from bot.store.confirmed_fault import actual_fault, actually_failed
 from bot.store.database import Database
 from bot.store.incident_state import to_do
 from bot.store.tables import IncidentRow
 from bot.store.visibility import visible
-from kb.model import NOT_FAILED
 
 PARTS = 8  # of the time shown, for the trend
 MOST = 8  # groups shown
@@ -50,7 +49,7 @@ def groups(store: Database, tenant: str, weeks: int, now: datetime) -> tuple[Inc
     asked = [
         col(row.tenant) == tenant,
         visible(),
-        col(row.verdict).not_in(NOT_FAILED),
+        actually_failed(),
         col(row.merged_into).is_(None),
         *([col(row.created_at) >= now - timedelta(weeks=weeks)] if weeks else []),
     ]

@@ -95,6 +95,15 @@ class ListedIncident:
     merged_into: int | None = None
     backfilled: bool = False
 
+    @property
+    def failed(self) -> bool:
+        """Whether the run failed: as people closed it, else by the verdict (`bot.store.confirmed_fault.actually_failed`)."""
+        said = self.word.last.said if self.word is not None else None
+        if said is not None and said.cause == "no_failure":
+            return False
+        named = said is not None and said.cause == "fault" and said.fault not in (None, "cancelled")
+        return named or (said is not None and said.cause == "no_rule") or self.verdict not in NOT_FAILED
+
 
 @dataclass(frozen=True, slots=True)
 class IncidentResults:

@@ -26,7 +26,6 @@ from bot.pages.templates import render
 from bot.policy.resolution_codes import nameless
 from bot.render.text_format import cut
 from bot.store.database import Database
-from kb.model import NOT_FAILED
 
 LONGEST_NAME = 40  # characters of a node's name
 MOST_NODES = 3
@@ -88,8 +87,8 @@ def overview_page(
         tenant=tenant,
         wanted=wanted,
         found=found,
-        rows=[_row(incident, words, to) for incident in found.incidents if incident.verdict not in NOT_FAILED],
-        calm=[_row(incident, words, to) for incident in found.incidents if incident.verdict in NOT_FAILED],
+        rows=[_row(incident, words, to) for incident in found.incidents if incident.failed],
+        calm=[_row(incident, words, to) for incident in found.incidents if not incident.failed],
         groups=[]
         if filtered or wanted.page > 1
         else _groups(groups(store, tenant, wanted.weeks, now), wanted, words, home),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, null, or_
+from sqlalchemy import ColumnElement, case, false, func, null, or_, true
 from sqlmodel import col, select
 
 from bot.store.tables import AnnotationRow, IncidentRow
+from kb.model import NOT_FAILED
 
 
 def actual_fault() -> ColumnElement[Any]:
@@ -22,6 +23,19 @@ def actual_fault() -> ColumnElement[Any]:
         (said.in_(("no_rule", "no_failure")), null()),
         (said.in_(("shown", "fault")), func.coalesce(_last(AnnotationRow.fault), diagnosed)),
         else_=diagnosed,
+    )
+
+
+def actually_failed() -> ColumnElement[Any]:
+    """Whether the run failed: as the last valid close-out says, else by the verdict. That it was cancelled is no failure that was overlooked."""
+    by_verdict = col(IncidentRow.verdict).not_in(NOT_FAILED)
+    said, fault = _last(AnnotationRow.cause), _last(AnnotationRow.fault)
+    return case(
+        (col(IncidentRow.closed_at).is_(None), by_verdict),
+        (said == "no_failure", false()),
+        (said == "no_rule", true()),
+        ((said == "fault") & fault.is_not(None) & (fault != "cancelled"), true()),
+        else_=by_verdict,
     )
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import func, inspect, select
 
 from bot.runtime.collector import uncollected
 from bot.runtime.redaction.structure import redacted
+from bot.store.confirmed_fault import actually_failed
 from bot.store.database import Database
 from bot.store.digest_days import rows_of_days
 from bot.store.digest_reading import rows_between
@@ -20,7 +21,6 @@ from kb.digest.figures import figures, first_of
 from kb.digest.repeat_offenders import Offenders, offenders
 from kb.digest.rows import ends
 from kb.digest.weeks import Week
-from kb.model import NOT_FAILED
 from kb.rulebase.rule import FaultClass
 
 AFTER = timedelta(days=14)  # reports from this long after the week may still show how its failures continued
@@ -82,7 +82,7 @@ def made_by_hand(store: Database, tenant: str, week: Week, zone: tzinfo) -> int:
     table = inspect(IncidentRow).local_table.c
     ended = func.coalesce(table.ended_at, table.created_at)
     query = select(func.count(table.id)).where(
-        table.tenant == tenant, table.cluster.is_(None), table.verdict.not_in(NOT_FAILED), ended >= start, ended < end,
+        table.tenant == tenant, table.cluster.is_(None), actually_failed(), ended >= start, ended < end,
         visible(PUBLIC),
     )  # fmt: skip
     with store.errors(), store.session() as session:

@@ -29,7 +29,7 @@ from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt
 from kb.model import Attempt, Gap, Job
 from kb.precedents.advice_outcomes import outcomes
-from kb.precedents.incident_trace import FaultPlace, IncidentTrace
+from kb.precedents.incident_trace import FaultPlace, IncidentTrace, logs_digest
 from kb.precedents.report_section import Precedents
 from kb.report import Decision, JobView, Outcomes, Progress, Report
 from kb.rulebase.rule import FaultClass
@@ -150,6 +150,24 @@ def test_an_end_is_never_its_own_past(ledger: Ledger) -> None:
     ledger.closings.annotate(number, "default", "k", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), NOW)
     assert [entry.incident for entry in recall(ledger, attempt=1).library.entries] == []
     assert [entry.incident for entry in recall(ledger, "777").library.entries] == [number]
+
+
+def test_the_same_logs_of_a_job_are_not_its_past(ledger: Ledger) -> None:
+    """A bundle and a connector may give other times of the end; attempts with numbers are told apart by these."""
+    logs = (StreamSummary(ref("logs/train.log"), size=9, head="step 1\n", tail="error\n"),)
+    trace = IncidentTrace(logs=logs_digest(Evidence(streams=logs)))
+    number = add(ledger, 3, "200", trace=trace)
+
+    def past(seen: tuple[StreamSummary, ...], attempt: int | None = None) -> list[int]:
+        job = Job(id="200", name="llm-70b", owner="ana", end=NOW.timestamp(), attempt=attempt)
+        evidence = Evidence(job, streams=seen)
+        with ledger.database.session() as session:
+            return numbers(recall_within(session, evidence, whose(facts("200")), FAULTS, NOW + HOUR))
+
+    assert past(logs) == []
+    assert past((replace(logs[0], tail="another error\n"),)) == [number]
+    numbered = add(ledger, 2, "200", trace=trace, attempt=1)
+    assert past(logs, attempt=2) == [numbered]
 
 
 def test_a_later_report_on_the_same_end_stands_for_the_one_before(ledger: Ledger) -> None:

@@ -75,6 +75,31 @@ def test_a_cause_counts_as_people_confirmed_it(ledger):
     assert counts() == {"gpu_fell_off_bus": 2, None: 2}
 
 
+def test_a_run_failed_if_people_say_so(ledger):
+    """A fault where the bot saw none counts; a failure that was none does not; that a run was cancelled overlooks no failure."""
+
+    def close(incident, cause, fault=None):
+        ledger.closings.annotate(
+            incident, "default", f"{incident} {cause} {fault}", Closing("eve", "cli", "wrong", cause, fault), NOW
+        )
+
+    def failed():
+        return {item.id for item in find(ledger.database, "default", IncidentQuery(), NOW).incidents if item.failed}
+
+    def counted():
+        return sum(group.count for group in groups(ledger.database, "default", 4, NOW))
+
+    assert failed() == {1, 2, 3, 4}
+    close(5, "fault", "cancelled")
+    assert failed() == {1, 2, 3, 4}
+    close(5, "fault", "host_oom")
+    assert failed() == {1, 2, 3, 4, 5}
+    assert counted() == 5
+    close(2, "no_failure")
+    assert failed() == {1, 3, 4, 5}
+    assert counted() == 4
+
+
 def test_what_needs_attention_comes_first(ledger):
     """Open failures, then closed ones, then runs that did not fail; or by time, or by cost."""
     by = {sort: find(ledger.database, "default", IncidentQuery(sort=sort), NOW) for sort in ("open", "newest", "cost")}
