@@ -7,7 +7,7 @@ that function, and its process goes on to print lines of forms that it printed b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 
 from kb.anomalies.core.severity_words import is_consequence, is_raised, skeleton
@@ -27,7 +27,7 @@ _FEWEST_OTHERS = 2  # processes of a log of several
 _ENTRY = lazy_compile(
     r"[^\n]{1,300}:\d{1,6} in (?:<module>|_bootstrap\w*|_?run\w*|_wrap\w*|_worker_loop|wrapper|\w*main\w*|_try\w*)(?:\n|$)"
 )
-_DIGITS = lazy_compile(r"\d+")
+_DIGITS = lazy_compile(r"\d")
 _Words = tuple[str, ...]
 _Line = tuple[int, Resource, _Words]  # offset, writer, words; none of a line that reports trouble
 
@@ -51,10 +51,12 @@ def caught_and_logged(
     kept = list(_kept(summary, in_traceback))
     first = min(item.end for item in found)
     later = [_usual(summary, at, line) for at, line in kept if at >= first]
-    if not any(words for _, _, words in later):
+    usual = {words for _, _, words in later if words}
+    if not usual:
         return []
-    # of the lines before, only those count whose words are those of a later one, which was judged
-    lines = [*(_said(summary, at, line) for at, line in kept if at < first), *later]
+    # of the lines before, only those count whose words are those of a later one
+    before = (_usual(summary, at, line, usual) for at, line in kept if at < first)
+    lines = [*before, *later]
     ends = [item for item in exceptions if item not in found and not int(item.fields.get("chain") or 0)]
     return [item for item in found if _went_on(item, lines, ends, succeeded or bool(steps_after(item.offset)), summary)]
 
@@ -81,15 +83,17 @@ def _said(summary: StreamSummary, at: int, line: str) -> _Line:
     return at, own if own.rank is not None else speaker(raw, peel(raw)), words if len(words) >= _FEWEST_WORDS else ()
 
 
-def _usual(summary: StreamSummary, at: int, line: str) -> _Line:
-    """Return a line with its writer and its words; without words if it reports trouble."""
+def _usual(summary: StreamSummary, at: int, line: str, known: Container[_Words] | None = None) -> _Line:
+    """Return a line with its writer and its words; without words if it reports trouble, or if these are not `known`."""
     _, who, words = _said(summary, at, line)
+    if known is not None and words not in known:
+        return at, who, ()
     return at, who, () if not words or _reports_trouble(_DIGITS.sub("0", line[:1024])) else words
 
 
 @lru_cache(maxsize=2048)
 def _reports_trouble(line: str) -> bool:
-    """Whether a line reports trouble. Numbers do not tell, so one answer holds for all lines that differ in nothing else."""
+    """Whether a line reports trouble. Digits do not tell, so one answer holds for all lines that differ in nothing else."""
     raised = is_raised(message_of(line))
     return raised or is_consequence(line) or bool(error_level(line.encode("utf-8", "replace")))
 

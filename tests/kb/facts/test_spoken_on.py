@@ -36,6 +36,13 @@ def test_a_process_that_goes_on_as_before_caught_its_exception() -> None:
     assert not spoken(pulses(9) + raised)
 
 
+def test_lines_of_trouble_are_not_usual() -> None:
+    """A long message goes on below its exception with lines that were logged as errors before."""
+    said = "  Allocation type: heap of the yard {n}\n"
+    logged = "".join(f"E0718 23:11:28.58070{n} 1100138 yard.cc:2465]" + said.format(n=n) for n in range(4))
+    assert not spoken(logged + CAUGHT.format(p="") + "".join(said.format(n=n) for n in range(4)))
+
+
 def test_what_ends_a_process_begins_where_it_began() -> None:
     """Whatever other threads print after it."""
     assert not spoken(pulses(5) + UNCAUGHT.format(p="") + pulses(9))
