@@ -18,6 +18,7 @@ from bot.store.database import Database
 from bot.store.suspect_nodes import node_names, suspects
 from bot.store.tables import IncidentRow
 from bot.store.visibility import visible
+from kb.digest.rows import said_to_fail
 from kb.model import NOT_FAILED
 
 SIZE = 50  # incidents a page
@@ -98,11 +99,8 @@ class ListedIncident:
     @property
     def failed(self) -> bool:
         """Whether the run failed: as people closed it, else by the verdict (`bot.store.confirmed_fault.actually_failed`)."""
-        said = self.word.last.said if self.word is not None else None
-        if said is not None and said.cause == "no_failure":
-            return False
-        named = said is not None and said.cause == "fault" and said.fault not in (None, "cancelled")
-        return named or (said is not None and said.cause == "no_rule") or self.verdict not in NOT_FAILED
+        said = said_to_fail(self.word.last.said.cause, self.word.last.said.fault) if self.word is not None else None
+        return self.verdict not in NOT_FAILED if said is None else said
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +197,5 @@ def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool
     if wanted.state == "pinned":
         found.append(col(IncidentRow.pinned).is_(True))
     elif wanted.state != "any":
-        found.append(incident_state.in_state(wanted.state, now))
-        if wanted.state == "open":
-            found.append(col(IncidentRow.verdict).not_in(NOT_FAILED))  # its cause needs no confirmation
+        found += incident_state.listed_in(wanted.state, now)
     return found

@@ -82,10 +82,8 @@ class DigestRow(NamedTuple):
 
     @property
     def overruled(self) -> bool:
-        """Whether people named a fault where the bot saw none; that the run was cancelled is no fault of it."""
-        if self.verdict not in NOT_FAILED:
-            return False
-        return self.cause == "no_rule" or (self.cause == "fault" and self.said_fault not in (None, "cancelled"))
+        """Whether people named a fault where the bot saw none."""
+        return self.verdict in NOT_FAILED and said_to_fail(self.cause, self.said_fault) is True
 
     @property
     def false_alarm(self) -> bool:
@@ -134,6 +132,14 @@ class JobEnd(NamedTuple):
 
     row: DigestRow
     parts: tuple[DigestRow, ...] = ()
+
+
+def said_to_fail(cause: str | None, fault: str | None) -> bool | None:
+    """Whether people closed a run as failed; None if that leaves it to the verdict. That it was cancelled overlooks no failure."""
+    if cause == "no_failure":
+        return False
+    named = cause == "no_rule" or (cause == "fault" and fault not in (None, "cancelled"))
+    return True if named else None
 
 
 def ends(rows: Sequence[DigestRow]) -> list[DigestRow]:

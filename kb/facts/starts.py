@@ -182,32 +182,31 @@ def _count(point: ProgressPoint, course: Course) -> tuple[float, float]:
 def _fallen(marks: Sequence[StageMark], course: Course) -> Iterator[int]:
     """Yield the first mark of a start between two steps of one count, the later of which is not beyond the earlier."""
     shown = [mark.offset for mark in marks if mark.stage in _RESTARTS]
-    last: dict[tuple[str, int | None], ProgressPoint] = {}
-    for point in course.points if shown else ():
-        if point.step is None or point.format in course.in_epochs:
-            continue
-        key = point.format, point.rank
-        before = last.get(key)
-        last[key] = point
-        if before is None or point.step >= (before.step or 0):
-            continue
+    for before, after in _falls(course) if shown else ():
         place = bisect_right(shown, before.offset)
-        if place < len(shown) and shown[place] < point.offset:
+        if place < len(shown) and shown[place] < after.offset:
             yield shown[place]
 
 
 def _fallen_back(course: Course) -> Iterator[int]:
     """Yield the first step of one count that is below the one before it, with a launcher's report between them: it started the workers again."""
     told = sorted(course.told)
+    for before, after in _falls(course) if told else ():
+        if _between(told, before.offset, after.offset):
+            yield after.offset
+
+
+def _falls(course: Course) -> Iterator[tuple[ProgressPoint, ProgressPoint]]:
+    """Yield the neighbouring steps of one count of which the later is below the earlier."""
     last: dict[tuple[str, int | None], ProgressPoint] = {}
-    for point in course.points if told else ():
+    for point in course.points:
         if point.step is None or point.format in course.in_epochs:
             continue
         key = point.format, point.rank
         before = last.get(key)
         last[key] = point
-        if before is not None and point.step < (before.step or 0) and _between(told, before.offset, point.offset):
-            yield point.offset
+        if before is not None and point.step < (before.step or 0):
+            yield before, point
 
 
 def _is_quiet(summary: StreamSummary, offset: int) -> bool:

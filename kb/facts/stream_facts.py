@@ -169,8 +169,9 @@ class StreamFacts:
 
         The process is the same if both name the same rank, or if neither does and no other main thread raised anything.
         """
-        mains = [item for item in self.exceptions if _MAIN_START.match(str(item.fields.get("frames") or ""))]
-        mains = [item for item in mains if not item.fields.get("lived_with") and not self.steps_after(item.offset)]
+        mains = [
+            item for item in self._of_mains if not item.fields.get("lived_with") and not self.steps_after(item.offset)
+        ]
         own = self.summary.ref.resource.rank
         after = []
         for item in self.exceptions if mains else ():
@@ -435,38 +436,26 @@ class StreamFacts:
         if self.completed is None:
             return False
         over = self.completed
-        raised = (
-            item.offset
-            for item in self.exceptions
-            if structure_start(item) > over and _MAIN_START.match(str(item.fields.get("frames") or ""))
-        )
+        raised = (item.offset for item in self._of_mains if structure_start(item) > over)
         shown = (at for at, line in tail_lines(self.summary) if at > over and _UNCAUGHT.match(line))
         return any(not self.went_on(at) for at in (*raised, *shown))
 
     def raised_by_main(self, offset: int) -> bool:
         """Whether a traceback at an offset starts in a main program."""
-        return any(start <= offset < end for start, end in self._main_spans)
+        return any(structure_start(item) <= offset < item.end for item in self._of_mains)
 
     @cached_property
-    def _main_spans(self) -> list[tuple[int, int]]:
-        """Where the tracebacks lie that start in a main program."""
-        raised = (item for item in self.exceptions if _MAIN_START.match(str(item.fields.get("frames") or "")))
-        return [(structure_start(item), item.end) for item in raised]
+    def _of_mains(self) -> list[Structure]:
+        """The exceptions whose tracebacks start in a main program."""
+        return [item for item in self.exceptions if _MAIN_START.match(str(item.fields.get("frames") or ""))]
 
     def uncaught(self) -> list[Structure]:
         """Return the exceptions that ended a main program."""
-        mains = (item for item in self.exceptions if _MAIN_START.match(str(item.fields.get("frames") or "")))
-        return [item for item in mains if not any(start <= item.offset < end for start, end in self._excused)]
+        return [item for item in self._of_mains if not self.lived_with(item.offset)]
 
     def silent_since_main(self, offset: int) -> bool:
         """Whether the last words before an offset, at the end of the log, are an uncaught exception of a main program."""
-        ends = [
-            item.end
-            for item in self.exceptions
-            if item.end <= offset
-            and _MAIN_START.match(str(item.fields.get("frames") or ""))
-            and not self.went_on(item.offset)
-        ]
+        ends = [item.end for item in self._of_mains if item.end <= offset and not self.went_on(item.offset)]
         return bool(ends) and not any(
             max(ends) <= at < offset and line.strip() and not _SCHEDULER.match(line)
             for at, line in tail_lines(self.summary)

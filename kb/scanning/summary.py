@@ -124,6 +124,12 @@ def head_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
     return _with_offsets(summary.head.split("\n")[:-1], 0)
 
 
+def lines_between(summary: StreamSummary, low: int, high: int) -> Iterator[tuple[int, str]]:
+    """Yield the lines at both ends of a stream that start from `low` to before `high`, in order, each once."""
+    kept = dict([*head_lines(summary), *tail_lines(summary)])
+    yield from ((at, kept[at]) for at in sorted(kept) if low <= at < high)
+
+
 def _with_offsets(lines: Iterable[str], offset: int) -> Iterator[tuple[int, str]]:
     for line in lines:
         yield offset, line

@@ -16,7 +16,7 @@ from kb.facts.chained_exceptions import LINK, structure_start
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import head_lines, tail_lines
+from kb.scanning.summary import lines_between, tail_lines
 
 _DUMPED = lazy_compile(r"\(core dumped\)")  # a shell's line, which no frames follow
 # frames as MPI, UCX, TVM, gdb and the C library print them
@@ -103,10 +103,8 @@ def _saved_to(first: Signal, facts: Facts) -> str:
 def _written_to(first: Signal, facts: Facts) -> str:
     """Return the file that the last line before a finding names as the target of a download or a copy; empty without one."""
     low = chain_span(first, facts)[0]
-    summary = facts.streams[first.stream].summary
-    kept = sorted({*head_lines(summary), *tail_lines(summary)})
-    near = [line for offset, line in kept if low - _NEAR <= offset < low]
-    named = [found[1] for line in near if (found := _TARGET.search(line)) is not None]
+    near = lines_between(facts.streams[first.stream].summary, low - _NEAR, low)
+    named = [found[1] for _, line in near if (found := _TARGET.search(line)) is not None]
     return named[-1].rstrip(".") if named else ""
 
 

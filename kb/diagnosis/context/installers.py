@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import head_lines, tail_lines
+from kb.scanning.summary import lines_between
 
 _BEFORE = 16384  # bytes of the output of one installation above its last line
 _AFTER = 4096
@@ -57,9 +57,8 @@ def of_installer(first: Signal, facts: Facts) -> Mapping[str, str]:
 
 def of_conflict(first: Signal, facts: Facts, package: str) -> str:
     """Return what pip said above a line of a package that does not fit: `a 1.2 requires b==3, but you have b 2`; empty without it."""
-    summary = facts.streams[first.stream].summary
-    kept = dict([*head_lines(summary), *tail_lines(summary)])
-    said = (_CONFLICT.search(kept[offset][:_LINE]) for offset in sorted(kept) if offset < first.offset)
+    above = lines_between(facts.streams[first.stream].summary, 0, first.offset)
+    said = (_CONFLICT.search(line[:_LINE]) for _, line in above)
     own = (found[0] for found in said if found is not None and package.lower() in (found[1].lower(), found[2].lower()))
     return next(own, "") if package else ""
 
@@ -91,8 +90,5 @@ def _error(lines: Sequence[str]) -> str:
 
 def _around(first: Signal, facts: Facts) -> Iterator[str]:
     """Yield the kept lines of the log around a line, in order."""
-    summary = facts.streams[first.stream].summary
-    kept = dict([*head_lines(summary), *tail_lines(summary)])
-    for offset in sorted(kept):
-        if first.offset - _BEFORE <= offset <= first.offset + _AFTER:
-            yield kept[offset]
+    near = lines_between(facts.streams[first.stream].summary, first.offset - _BEFORE, first.offset + _AFTER + 1)
+    yield from (line for _, line in near)

@@ -191,18 +191,22 @@ def caught_by_tracker(frames: tuple[str, ...], said: bytes) -> bool:
     A traceback starts where the exception is caught; one that nothing catches starts in the program. `said`: class and
     message. A server that refuses the account does so in the program, too.
     """
-    outer = [frame for frame in frames if not _THREAD_FRAME.match(frame)][:1]
-    own = len(frames) < MAX_FRAMES and any(
-        _TRACKER.match(frame) and not frame.endswith(" in init")  # what init raises reaches the program that calls it
-        for frame in outer
-    )
+    outer = _outermost(frames)
+    # what init raises reaches the program that calls it
+    own = len(frames) < MAX_FRAMES and _TRACKER.match(outer) is not None and not outer.endswith(" in init")
     return own and _UNREACHED.search(said[:600]) is not None and _REFUSED.search(said[:600]) is None
 
 
 def thread_of_tracker(frames: Sequence[str]) -> bool:
     """Whether a traceback is of a thread that a plot or tracking client started: what it raises does not end the program."""
-    outer = next((frame for frame in frames if not _THREAD_FRAME.match(frame)), "")
-    return bool(frames) and _THREAD_FRAME.match(frames[0]) is not None and _TRACKER.match(outer) is not None
+    return (
+        bool(frames) and _THREAD_FRAME.match(frames[0]) is not None and _TRACKER.match(_outermost(frames)) is not None
+    )
+
+
+def _outermost(frames: Sequence[str]) -> str:
+    """Return the first frame that is not the threading library's; empty without one."""
+    return next((frame for frame in frames if not _THREAD_FRAME.match(frame)), "")
 
 
 def printed_and_ignored(frames: tuple[str, ...]) -> bool:
