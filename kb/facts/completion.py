@@ -34,7 +34,7 @@ from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.facts.turned_to_nan import turned_to_nan
 from kb.model import ProgressPoint, Structure
-from kb.scanning.summary import head_lines, tail_lines
+from kb.scanning.summary import head_lines, kept_lines, tail_lines
 from kb.values import dataclass
 
 How = Literal["completed", "stopped", "running", "failed", "unknown"]
@@ -164,7 +164,7 @@ def _inferred_end(facts: Facts, index: int) -> Mapping[str, EndSign]:
     if (last := whole_last_epoch(lines, start)) is not None and _is_last(facts, index, last.offset, last.line):
         what = f"the log ends with all that each of its {last.count} epochs prints"
         return {"completed": EndSign(what, index, last.offset, last.line[:_SHOWN])}
-    over = last_evaluation(sorted(dict([*start, *lines]).items()))
+    over = last_evaluation(list(kept_lines(summary)))
     if over is not None and _is_last(facts, index, *over):
         what = "the evaluation after the last step, one step before it would be due"
         return {"completed": EndSign(what, index, over[0], over[1][:_SHOWN])}

@@ -7,7 +7,7 @@ that function, and its process goes on to print lines of forms that it printed b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 
 from kb.anomalies.core.severity_words import is_consequence, is_raised, skeleton
@@ -17,7 +17,7 @@ from kb.parsers.logs.error_lines import error_level, message_of
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import StreamSummary, head_lines, tail_lines
+from kb.scanning.summary import StreamSummary, kept_lines
 
 SPOKEN = 3  # usual lines that show that a process went on
 SPOKEN_UNKNOWN = 12  # likewise, where lines do not say which process wrote them
@@ -48,7 +48,8 @@ def caught_and_logged(
     found = [item for item in exceptions if _may_be_caught(item)]
     if not found:
         return []
-    kept = list(_kept(summary, in_traceback))
+    # lines that are not of a traceback
+    kept = [(at, line) for at, line in kept_lines(summary) if line.strip() and not in_traceback(at)]
     first = min(item.end for item in found)
     later = [_usual(summary, at, line) for at, line in kept if at >= first]
     usual = {words for _, _, words in later if words}
@@ -65,15 +66,6 @@ def _may_be_caught(item: Structure) -> bool:
     """Whether a traceback begins within a program, not where a process or a thread does."""
     frames = str(item.fields.get("frames") or "")
     return bool(frames) and not item.fields.get("lived_with") and _ENTRY.match(frames) is None
-
-
-def _kept(summary: StreamSummary, in_traceback: Callable[[int], bool]) -> Iterator[tuple[int, str]]:
-    """Yield the lines at both ends of a log that are not of a traceback, each once."""
-    known = -1
-    for at, line in (*head_lines(summary), *tail_lines(summary)):
-        if at > known and line.strip() and not in_traceback(at):
-            known = at
-            yield at, line
 
 
 def _said(summary: StreamSummary, at: int, line: str) -> _Line:

@@ -15,7 +15,7 @@ from kb.facts.stages import parted, text_of
 from kb.model import ProgressPoint
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import StageMark, StreamSummary, head_lines, tail_lines
+from kb.scanning.summary import StageMark, StreamSummary, head_lines, kept_lines, tail_lines
 from kb.values import dataclass
 
 _RESTARTS = frozenset({"launch", "init", "checkpoint_load", "data_load"})
@@ -106,7 +106,7 @@ def _repeated(summary: StreamSummary, course: Course, first: int) -> Iterator[in
     place = {text: number for number, text in enumerate(once)}
     ends = {text[-_LEAST_TEXT:] for text in once}
     alike = (
-        item for item in _kept(summary) if item[1].rstrip()[-_LEAST_TEXT:] in ends
+        item for item in kept_lines(summary) if item[1].rstrip()[-_LEAST_TEXT:] in ends
     )  # most are not, and keep their prefix
     wanted = min(_AGAIN, len(once))
     group: list[tuple[int, int]] = []
@@ -155,11 +155,6 @@ def _is_over(course: Course, offset: int) -> bool:
     ended = max((at for at in course.completed if at < offset), default=-1)
     place = bisect_right([point.offset for point in course.points], offset)
     return ended >= 0 and all(point.offset < ended for point in course.points[max(0, place - 1) : place])
-
-
-def _kept(summary: StreamSummary) -> Iterator[tuple[int, str]]:
-    yield from ((at, line) for at, line in head_lines(summary) if at < summary.tail_offset)
-    yield from tail_lines(summary)
 
 
 def _texts(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -211,7 +206,7 @@ def _falls(course: Course) -> Iterator[tuple[ProgressPoint, ProgressPoint]]:
 
 def _is_quiet(summary: StreamSummary, offset: int) -> bool:
     """Whether the clock of the lines jumps at an offset: from the last line with a time before it to the next one."""
-    lines = list(_kept(summary))
+    lines = list(kept_lines(summary))
     place = bisect_left([at for at, _ in lines], offset)
     before = next(_times(reversed(lines[:place])), None)
     after = next(_times(lines[place:]), None)

@@ -29,7 +29,7 @@ from kb.model import ProgressPoint, Resource, Stage, Structure
 from kb.parsers.logs.exceptions.survived import reported_as_skipped
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import StreamSummary, head_lines, tail_lines
+from kb.scanning.summary import StreamSummary, head_lines, kept_lines, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
 SPEAKS = 3  # lines of workers at the end of a log that show that they work on
@@ -372,9 +372,7 @@ class StreamFacts:
         """The counts of work at the start and at the end of a log of one rank, each shape of line apart."""
         if self.summary.ref.kind != "job" or self.summary.ref.resource.rank is None:
             return ()
-        end = self.summary.tail_offset
-        head = [(at, line) for at, line in head_lines(self.summary) if at < end]
-        return work_counts([*head, *tail_lines(self.summary)])
+        return work_counts(kept_lines(self.summary))
 
     def works_on(self, offset: int) -> bool:
         """Whether the log's only rank still counted finished work after an offset, as it did before."""

@@ -124,16 +124,30 @@ def head_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
     return _with_offsets(summary.head.split("\n")[:-1], 0)
 
 
+def kept_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
+    """Yield the lines at both ends of a stream in order, each once and with its offset.
+
+    Where the tail begins within a line, that line is left out unless the head has it whole.
+    """
+    yield from head_lines(summary)
+    whole = _size(summary.head[: summary.head.rfind("\n") + 1])
+    later = (item for item in tail_lines(summary) if item[0] >= whole)
+    yield from islice(later, 1 if summary.tail_offset > whole else 0, None)
+
+
 def lines_between(summary: StreamSummary, low: int, high: int) -> Iterator[tuple[int, str]]:
-    """Yield the lines at both ends of a stream that start from `low` to before `high`, in order, each once."""
-    kept = dict([*head_lines(summary), *tail_lines(summary)])
-    yield from ((at, kept[at]) for at in sorted(kept) if low <= at < high)
+    """Yield the lines at both ends of a stream that start from `low` to before `high`, as `kept_lines` does."""
+    return ((at, line) for at, line in kept_lines(summary) if low <= at < high)
 
 
 def _with_offsets(lines: Iterable[str], offset: int) -> Iterator[tuple[int, str]]:
     for line in lines:
         yield offset, line
-        offset += (len(line) if line.isascii() else len(line.encode("utf-8", "replace"))) + 1
+        offset += _size(line) + 1
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def thinning(offset: int) -> int:

@@ -18,7 +18,7 @@ from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import head_lines, tail_lines
+from kb.scanning.summary import head_lines, kept_lines
 
 _NEAR = 2048  # bytes between a line and those of the same event
 _SHOWN = 240  # characters of a message that people see at once
@@ -159,7 +159,7 @@ def _beside(ranked: Ranked, facts: Facts) -> Iterator[str]:
             yield signal.line
     yield from _chain(ranked, facts)
     of_file = stream.summary.ref.resource.rank
-    for offset, line in (*head_lines(stream.summary), *tail_lines(stream.summary)):
+    for offset, line in kept_lines(stream.summary):
         if _close(offset, low, high) and first.resource.rank in (of_file, peel(line[:_LINE].encode()).rank):
             yield line
 

@@ -10,7 +10,7 @@ from kb.diagnosis.suspects.launcher import ends_like
 from kb.facts.job_facts import Facts
 from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import head_lines, tail_lines
+from kb.scanning.summary import lines_between
 
 _ENDS_AT_ONCE = frozenset({"exception", "native_crash", "elastic_failure"})  # kinds of structures
 _OF_REPORT = lazy_compile(r"Terminated at (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ")  # in the report of LSF
@@ -46,10 +46,8 @@ def _stopped(best: Finding, facts: Facts) -> Iterator[float]:
     first = best.first
     if best.fault.id not in STOPS or first.kind != "line":
         return
-    summary = facts.streams[first.stream].summary
-    kept = dict([*head_lines(summary), *tail_lines(summary)])
-    for at, line in kept.items():
-        if first.offset - _REPORT < at < first.offset and _OF_REPORT.match(line):
+    for _, line in lines_between(facts.streams[first.stream].summary, first.offset - _REPORT + 1, first.offset):
+        if _OF_REPORT.match(line):
             time = find_time(line.encode("utf-8", "replace"))
             if time is not None:
                 yield time

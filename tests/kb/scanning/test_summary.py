@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import reduce
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,11 +26,13 @@ from kb.scanning.summary import (
     first_places,
     fuller,
     is_finite,
+    kept_lines,
     last_places,
+    lines_between,
     merge,
     series_of,
 )
-from tests.support.kb_samples import hits, place
+from tests.support.kb_samples import hits, place, rulebook, scanned
 
 REF = StreamRef("logs/train.log")
 BOUND = POINTS + LAST_POINTS + SIZED_POINTS + 2  # a sample, the last few, those of sizes, the first, the first odd one
@@ -204,3 +207,34 @@ def test_who_spoke_survives_joining() -> None:
     one = StreamSummary(REF, 1, {"a#x": hits(place(4, rank=7, node="node-b"))})
     joined = merge(one, StreamSummary(REF, 1)).hits["a#x"].first[0]
     assert joined.resource == Resource(rank=7, node="node-b")
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "offset", "expected"),
+    [
+        ("one\ntwo\n", "one\ntwo\n", 0, [(0, "one"), (4, "two"), (8, "")]),
+        ("one\ntwo\nth", "one\ntwo\nthree", 0, [(0, "one"), (4, "two"), (8, "three")]),
+        ("one\ntwo\nth", "wo\nthree\n", 5, [(0, "one"), (4, "two"), (8, "three"), (14, "")]),  # the head has it whole
+        ("one\ntwo\nth", "three\nfour", 8, [(0, "one"), (4, "two"), (8, "three"), (14, "four")]),
+        ("one\ntw", "o\nthree", 6, [(0, "one"), (8, "three")]),  # neither has it whole
+        ("öne\ntwo\nth", "three\n", 9, [(0, "öne"), (5, "two"), (9, "three"), (15, "")]),  # offsets are of bytes
+        ("one", "ne", 1, []),
+    ],
+)
+def test_each_line_at_both_ends_once_and_whole(
+    head: str, tail: str, offset: int, expected: list[tuple[int, str]]
+) -> None:
+    """A tail that begins within a line does not give its second half as a line."""
+    summary = StreamSummary(REF, head=head, tail=tail, tail_offset=offset)
+    assert list(kept_lines(summary)) == expected
+    assert list(lines_between(summary, 4, 9)) == [item for item in expected if 4 <= item[0] < 9]
+
+
+def test_lines_of_a_scanned_log_are_whole() -> None:
+    """Wherever its head and its tail end within their lines."""
+    lines = [f"{number} {'x' * (number % 61)} é" for number in range(9000)]
+    summary = scanned("\n".join(lines), rulebook())
+    kept = [line for _, line in kept_lines(summary)]
+    assert summary.tail_offset > 0
+    assert set(kept) < set(lines)
+    assert (kept[0], kept[-1], len(kept)) == (lines[0], lines[-1], len(set(kept)))
