@@ -7,7 +7,7 @@ import msgspec
 from kb.errors import UnreadableInput
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
-from kb.facts.series_tests import look
+from kb.facts.steps.series_tests import look
 from kb.learning.cases import Observation
 from kb.learning.structural_conditions import ASKED
 from kb.rulebase.rule import SeriesTest

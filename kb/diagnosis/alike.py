@@ -13,7 +13,7 @@ from dataclasses import replace
 from kb.diagnosis.conditions import by_time
 from kb.diagnosis.findings import Finding, reduced
 from kb.diagnosis.ranking import STOPS
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.regex.lazy import lazy_compile
 
 AGREED = 2 / 3  # share of the exceptions with one message that must be in a class

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Literal
 
 from kb.anomalies.core.severity_words import is_aside, is_consequence, is_mild
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
+from kb.facts.log.chained_exceptions import structure_start
 from kb.facts.topology import Place, Places
 from kb.model import Resource, Structure
 from kb.parsers.logs.error_lines import error_level, is_traceback_line, message_of

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kb.facts.history import History
 from kb.facts.job_facts import CLOCK_SKEW
-from kb.facts.pattern_lookup import PatternLookup
-from kb.facts.signals import PatternResult, Signal
+from kb.facts.patterns.lookup import PatternLookup
+from kb.facts.patterns.signals import PatternResult, Signal
 from kb.rulebase.condition_parts import names
 from kb.rulebase.rule import Absent, All, Any, Condition, Count, Join, Name, Not, Past, Ranks, Rule, Span
 from kb.rulebase.rule import Sequence as InOrder

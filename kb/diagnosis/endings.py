@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from kb.diagnosis.context.open_end import open_end, shown_lines
 from kb.diagnosis.context.passing_changes import LATE_ERROR
 from kb.diagnosis.verdict import failure_signs
-from kb.facts.completion import Completion
+from kb.facts.completion.completion import Completion
 from kb.facts.job_facts import Facts
-from kb.facts.run_ends import not_saved
+from kb.facts.log.run_ends import not_saved
+from kb.facts.log.stages import exit_lines
 from kb.facts.scheduler_state import contradicted_success
-from kb.facts.stages import exit_lines
 from kb.model import Gap, Phase, Verdict
 from kb.regex.lazy import lazy_compile
 from kb.report import Report, ranges

@@ -50,7 +50,7 @@ from kb.diagnosis.verdict import (
     without_helpers,
 )
 from kb.facts.circumstances import RunCircumstances
-from kb.facts.completion import Completion, completion
+from kb.facts.completion.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.gpus import rank_count
 from kb.facts.history import History

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.suspects.claims import of_launcher
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.report import Explained, ranges
 
 _ABOUT_OTHERS = (*LAUNCHER_KINDS, "slurm_end")  # their rank is not their writer

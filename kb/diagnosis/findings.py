@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from kb.diagnosis.conditions import Evaluator, by_time
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
-from kb.facts.pattern_lookup import PatternLookup
-from kb.facts.pattern_tests import fits
-from kb.facts.signals import Signal
+from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.patterns.lookup import PatternLookup
+from kb.facts.patterns.signals import Signal
+from kb.facts.patterns.structure_tests import fits
 from kb.facts.topology import names_a_node
 from kb.model import Gap, Role
 from kb.regex.lazy import lazy_compile

@@ -27,8 +27,8 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import precedes
 from kb.diagnosis.symptoms import Symptoms
 from kb.facts.job_facts import CLOCK_SKEW, Facts
-from kb.facts.run_ends import from_tracker
-from kb.facts.signals import Signal
+from kb.facts.log.run_ends import from_tracker
+from kb.facts.patterns.signals import Signal
 from kb.facts.topology import Place, Places
 from kb.model import Resource
 from kb.parsers.logs.error_lines import error_level, message_of

@@ -9,13 +9,13 @@ from kb.diagnosis.context.activities import activity, computes, start_activity
 from kb.diagnosis.context.attempt import of_attempt, precedes_start
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import STOPS, Ranked, precedes
-from kb.facts.chained_exceptions import structure_start
-from kb.facts.epoch_counts import epoch_of, furthest
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
-from kb.facts.signals import Signal
-from kb.facts.stages import LONG_SINCE
-from kb.facts.stream_facts import PROGRESS_AFTER
-from kb.facts.training_series import shows_a_step
+from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.log.stages import LONG_SINCE
+from kb.facts.log.stream_facts import PROGRESS_AFTER
+from kb.facts.patterns.signals import Signal
+from kb.facts.steps.epoch_counts import epoch_of, furthest
+from kb.facts.steps.training_series import shows_a_step
 from kb.model import Phase, ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
 from kb.report import Diagnosis, Progress

@@ -12,9 +12,9 @@ from kb.diagnosis.endings import end_lines_of
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.telling_lines import form_of, telling_lines
-from kb.facts.completion import Completion
+from kb.facts.completion.completion import Completion
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.facts.topology import names_a_node
 from kb.model import Structure, Verdict
 from kb.regex.lazy import lazy_compile

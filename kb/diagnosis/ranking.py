@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from kb.diagnosis.confidence import Trait, confidence, generic_traits
 from kb.diagnosis.findings import Finding, chain_span
 from kb.facts.job_facts import CLOCK_SKEW, Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.model import ProgressPoint
 from kb.values import dataclass
 

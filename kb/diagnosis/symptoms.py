@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kb.diagnosis.findings import Finding, chain_span
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.facts.topology import Places
 
 PEER_LOST = "peer_failure"  # id of the fault class for a remote process that is gone rather than merely waiting

@@ -12,9 +12,9 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 
 from kb.anomalies.core.severity_words import harm_of_words, is_aside, is_consequence, is_mild, is_raised, skeleton
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
-from kb.facts.stream_facts import StreamFacts
+from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.log.stream_facts import StreamFacts
 from kb.parsers.logs.error_lines import error_level, is_calm, message_of
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.speakers import speaker

@@ -14,7 +14,7 @@ from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown_remedies import steps, words_of
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.facts.topology import Places
 from kb.parsers.logs.error_lines import message_of
 from kb.report import WAITING, ranges

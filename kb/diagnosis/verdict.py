@@ -9,13 +9,13 @@ from kb.diagnosis.confidence import band
 from kb.diagnosis.context.went_on import script_went_on
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
-from kb.facts.completion import Completion, cut_short
+from kb.facts.completion.completion import Completion, cut_short
 from kb.facts.job_facts import Facts, without_status
-from kb.facts.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
-from kb.facts.signals import Signal
-from kb.facts.stages import LONG_SINCE, exit_lines
-from kb.facts.stream_facts import StreamFacts
-from kb.facts.training_series import BAR, shows_a_step
+from kb.facts.log.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
+from kb.facts.log.stages import LONG_SINCE, exit_lines
+from kb.facts.log.stream_facts import StreamFacts
+from kb.facts.patterns.signals import Signal
+from kb.facts.steps.training_series import BAR, shows_a_step
 from kb.model import OF_MACHINES, Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.exceptions.frames import frame_of_line
 from kb.parsers.logs.exceptions.survived import thread_of_tracker

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
-from kb.facts.epoch_counts import epoch_of
 from kb.facts.evidence import Evidence
+from kb.facts.log.stream_facts import PROGRESS_AFTER, StreamFacts
+from kb.facts.log.superseded import passed_later
 from kb.facts.scheduler_state import outcome_of
-from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
-from kb.facts.superseded import passed_later
+from kb.facts.steps.epoch_counts import epoch_of
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import head_lines

@@ -13,7 +13,7 @@ from statistics import median
 
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
-from kb.facts.stream_facts import StreamFacts
+from kb.facts.log.stream_facts import StreamFacts
 from kb.model import Resource, Structure
 
 LEAST = 60.0  # seconds

@@ -11,7 +11,7 @@ from heapq import nsmallest
 from itertools import pairwise
 from statistics import median
 
-from kb.facts.stream_facts import StreamFacts
+from kb.facts.log.stream_facts import StreamFacts
 from kb.model import ProgressPoint, Stage
 
 LOGS = 32  # number of logs used to learn the job's pace and pauses

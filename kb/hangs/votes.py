@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from kb.facts.job_facts import Facts
-from kb.facts.stream_facts import StreamFacts
+from kb.facts.log.stream_facts import StreamFacts
 from kb.hangs.checkpoint_saves import longest_save
 from kb.hangs.pace import PHASES, pauses, usual_gap
 from kb.report import Ballot, Hang, Vote

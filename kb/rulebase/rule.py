@@ -85,7 +85,7 @@ MEASURED: Mapping[str, str] = {
 class SeriesTest:
     """A test of one metric over steps, from iteration lines or from metrics.
 
-    Tests either a `change`, one of kb.facts.series_tests.CHANGES with its `params`, or a level `above` or `below` a
+    Tests either a `change`, one of kb.facts.steps.series_tests.CHANGES with its `params`, or a level `above` or `below` a
     number: of the
     value itself, or of its own earlier mean, median or maximum (`of`), for this many logged `points`, `steps` and
     `seconds`

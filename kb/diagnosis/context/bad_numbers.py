@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kb.diagnosis.findings import chain_span
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.patterns.signals import Signal
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import tail_lines
 

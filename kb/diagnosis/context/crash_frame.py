@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kb.diagnosis.context.own_frame import shown_frame
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 
 _BELOW = 512  # bytes between the interpreter's message and the stack of the thread
 

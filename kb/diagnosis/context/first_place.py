@@ -12,9 +12,9 @@ from kb.diagnosis.context.own_frame import CodePlace, loading_process, own_frame
 from kb.diagnosis.context.waits import different_waits
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
-from kb.facts.chained_exceptions import LINK, structure_start
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
-from kb.facts.signals import Signal
+from kb.facts.log.chained_exceptions import LINK, structure_start
+from kb.facts.patterns.signals import Signal
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import lines_between, tail_lines
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from kb.diagnosis.context.package_names import package_of
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.parsers.logs.progress.quantities import memory_of
 from kb.regex.lazy import lazy_compile
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from kb.diagnosis.context.line_words import missing_in
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.patterns.signals import Signal
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import head_lines, kept_lines

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.model import ProgressPoint
 
 EXPLODED = 100.0  # factor over the least loss before, from which on a finite loss is already lost

@@ -13,7 +13,7 @@ from kb.diagnosis.context.own_frame import GENERAL, exceptions_at, first_frame, 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.regex.lazy import lazy_compile
 
 _FEW = 8  # signals of a finding that are looked at

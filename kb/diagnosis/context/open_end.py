@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 
 from kb.facts.job_facts import Facts
-from kb.facts.run_ends import COLOUR
-from kb.facts.stages import text_of
-from kb.facts.stream_facts import StreamFacts
+from kb.facts.log.run_ends import COLOUR
+from kb.facts.log.stages import text_of
+from kb.facts.log.stream_facts import StreamFacts
 from kb.regex.lazy import lazy_compile
 from kb.report import Progress
 from kb.scanning.summary import tail_lines

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.patterns.signals import Signal
 from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 

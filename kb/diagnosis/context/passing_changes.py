@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kb.diagnosis.findings import Finding
-from kb.facts.completion import Completion
+from kb.facts.completion.completion import Completion
 from kb.facts.job_facts import Facts
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import tail_lines

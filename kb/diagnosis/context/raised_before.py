@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kb.diagnosis.context.own_frame import innermost
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.patterns.signals import Signal
 from kb.model import Structure
 
 _SHORT = 160  # characters of an exception in a sentence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 
 _SHOWN = 3  # ranks that are told one by one
 

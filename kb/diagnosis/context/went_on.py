@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.regex.lazy import lazy_compile
 
 # how a shell reports that a signal ended a command of its script

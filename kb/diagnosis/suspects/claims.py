@@ -9,7 +9,7 @@ from enum import IntEnum
 from kb.diagnosis.conditions import by_time
 from kb.diagnosis.findings import Finding
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.facts.topology import Place, Places
 from kb.regex.lazy import lazy_compile
 from kb.values import dataclass

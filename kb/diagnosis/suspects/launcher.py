@@ -10,8 +10,8 @@ from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import SEVERAL, JobLayout, waiting_ranks
 from kb.diagnosis.suspects.ranking import whole_job, with_scores
 from kb.diagnosis.suspects.sighting import FIRST_FAILED
-from kb.facts.chained_exceptions import structure_start
 from kb.facts.job_facts import Facts
+from kb.facts.log.chained_exceptions import structure_start
 from kb.model import Structure
 from kb.regex.lazy import lazy_compile
 from kb.report import EvidenceItem, Suspect

@@ -15,7 +15,7 @@ from kb.diagnosis.suspects.sighting import (
     OWN_LOG,
 )
 from kb.facts.job_facts import CLOCK_SKEW
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.report import EvidenceItem, GpuRef, Suspect
 
 EVIDENCE_SHOWN = 5  # pieces of evidence per suspect

@@ -6,7 +6,7 @@ import pytest
 
 from kb.diagnosis.conditions import ConditionResult, Evaluator, by_time
 from kb.facts.history import History, PastIncident
-from kb.facts.pattern_lookup import PatternLookup
+from kb.facts.patterns.lookup import PatternLookup
 from kb.model import Job
 from kb.rulebase.rule import (
     Absent,

@@ -10,7 +10,7 @@ from kb.diagnosis.findings import Finding, RuleResults, chain_span, find
 from kb.facts.evidence import Evidence
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
-from kb.facts.pattern_lookup import PatternLookup
+from kb.facts.patterns.lookup import PatternLookup
 from kb.model import Job, Structure
 from kb.report import NotEvaluated
 from kb.rulebase.rule import Any as AnyOf

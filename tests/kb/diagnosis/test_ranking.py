@@ -11,7 +11,7 @@ from kb.diagnosis.findings import find
 from kb.diagnosis.ranking import Ranked, explains, precedes, rank
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
-from kb.facts.pattern_lookup import PatternLookup
+from kb.facts.patterns.lookup import PatternLookup
 from kb.model import Resource, StreamRef
 from kb.rulebase.rule import DetectorTest, ExceptionTest, FaultClass, Pattern, Rule, StructureTest
 from kb.scanning.summary import Place, StreamSummary

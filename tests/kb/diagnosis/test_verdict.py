@@ -8,7 +8,7 @@ import pytest
 
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
-from kb.facts.completion import Completion, EndSign
+from kb.facts.completion.completion import Completion, EndSign
 from kb.facts.job_facts import Facts
 from kb.facts.scheduler_state import SchedulerState
 from kb.model import Structure

@@ -9,7 +9,7 @@ import pytest
 
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
-from kb.facts.stream_facts import StreamFacts
+from kb.facts.log.stream_facts import StreamFacts
 from kb.hangs.pace import Lateness, has_begun, long_step, pace_of, pauses, usual_gap
 from kb.model import Job, ProgressPoint, Resource, StreamRef
 from kb.scanning.summary import Series, StageMark, StreamSummary

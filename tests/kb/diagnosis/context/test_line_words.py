@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.diagnosis.context.line_words import of_lines, with_end
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.model import Resource
 from kb.rulebase.circumstances import OF_FINDING
 

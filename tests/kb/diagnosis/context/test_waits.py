@@ -7,7 +7,7 @@ import pytest
 from kb.diagnosis.context.waits import different_waits
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
-from kb.facts.signals import Signal
+from kb.facts.patterns.signals import Signal
 from kb.model import Resource
 from tests.support.kb_samples import rulebook, scanned
 

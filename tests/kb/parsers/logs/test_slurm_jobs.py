@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.completion import completion
+from kb.facts.completion.completion import completion
 from kb.parsers.logs.slurm_jobs import READERS
 from tests.support.kb_samples import facts, ref, rulebook, scanned
 from tests.support.parsing import structures

@@ -1,0 +1,143 @@
+"""Exceptions that a program caught and logged, as the usual lines of the process that follow show.
+
+An exception that nobody catches begins where its process or thread began, and nothing usual follows it. One that a function logs begins in
+that function, and its process goes on to print lines of forms that it printed before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from functools import lru_cache
+
+from kb.anomalies.core.severity_words import is_consequence, is_raised, skeleton
+from kb.facts.log.chained_exceptions import structure_start
+from kb.model import Resource, Structure
+from kb.parsers.logs.error_lines import error_level, message_of
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.speakers import speaker
+from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import StreamSummary, kept_lines
+
+SPOKEN = 3  # usual lines that show that a process went on
+SPOKEN_UNKNOWN = 12  # likewise, where lines do not say which process wrote them
+RECORD = 400  # bytes above a traceback within which the record that it belongs to ends
+_FEWEST_WORDS = 2
+_FEWEST_OTHERS = 2  # processes of a log of several
+_ENTRY = lazy_compile(
+    r"[^\n]{1,300}:\d{1,6} in (?:<module>|_bootstrap\w*|_?run\w*|_wrap\w*|_worker_loop|wrapper|\w*main\w*|_try\w*)(?:\n|$)"
+)
+_DIGITS = lazy_compile(r"\d")
+_Words = tuple[str, ...]
+_Line = tuple[int, Resource, _Words]  # offset, writer, words; none of a line that reports trouble
+
+
+def caught_and_logged(
+    summary: StreamSummary,
+    exceptions: Sequence[Structure],
+    in_traceback: Callable[[int], bool],
+    steps_after: Callable[[int], int],
+    *,
+    succeeded: bool = False,
+) -> list[Structure]:
+    """Return the exceptions after which their process went on with its usual lines.
+
+    A single usual line is enough if the run made another step, if its scheduler says that it `succeeded`, or if the process
+    later raised an exception of its own.
+    """
+    found = [item for item in exceptions if _may_be_caught(item)]
+    if not found:
+        return []
+    # lines that are not of a traceback
+    kept = [(at, line) for at, line in kept_lines(summary) if line.strip() and not in_traceback(at)]
+    first = min(item.end for item in found)
+    later = [_usual(summary, at, line) for at, line in kept if at >= first]
+    usual = {words for _, _, words in later if words}
+    if not usual:
+        return []
+    # of the lines before, only those count whose words are those of a later one
+    before = (_usual(summary, at, line, usual) for at, line in kept if at < first)
+    lines = [*before, *later]
+    ends = [item for item in exceptions if item not in found and not int(item.fields.get("chain") or 0)]
+    return [item for item in found if _went_on(item, lines, ends, succeeded or bool(steps_after(item.offset)), summary)]
+
+
+def _may_be_caught(item: Structure) -> bool:
+    """Whether a traceback begins within a program, not where a process or a thread does."""
+    frames = str(item.fields.get("frames") or "")
+    return bool(frames) and not item.fields.get("lived_with") and _ENTRY.match(frames) is None
+
+
+def _said(summary: StreamSummary, at: int, line: str) -> _Line:
+    """Return a line with its writer and its words."""
+    own, raw = summary.ref.resource, line.encode("utf-8", "replace")[:1024]
+    words = skeleton(message_of(line[:1024]))
+    return at, own if own.rank is not None else speaker(raw, peel(raw)), words if len(words) >= _FEWEST_WORDS else ()
+
+
+def _usual(summary: StreamSummary, at: int, line: str, known: Container[_Words] | None = None) -> _Line:
+    """Return a line with its writer and its words; without words if it reports trouble, or if these are not `known`."""
+    _, who, words = _said(summary, at, line)
+    if known is not None and words not in known:
+        return at, who, ()
+    return at, who, () if not words or _reports_trouble(_DIGITS.sub("0", line[:1024])) else words
+
+
+@lru_cache(maxsize=2048)
+def _reports_trouble(line: str) -> bool:
+    """Whether a line reports trouble. Digits do not tell, so one answer holds for all lines that differ in nothing else."""
+    raised = is_raised(message_of(line))
+    return raised or is_consequence(line) or bool(error_level(line.encode("utf-8", "replace")))
+
+
+def _went_on(
+    item: Structure, lines: Sequence[_Line], ends: Sequence[Structure], ran: bool, summary: StreamSummary
+) -> bool:
+    start = structure_start(item)
+    writer = summary.ref.resource if summary.ref.resource.rank is not None else item.resource
+    if not _is_known(writer):  # the record above a traceback may name its writer, where the traceback itself does not
+        writer = next((who for at, who, _ in reversed(lines) if start - RECORD <= at < start), writer)
+    known = _is_known(writer)
+    own = [line for line in lines if line[2] and (_is_same(line[1], writer) if known else not _is_known(line[1]))]
+    before, after = {words for at, _, words in own if at < start}, [line for line in own if line[0] >= item.end]
+    usual = sum(words in before for _, _, words in after)
+    if known:
+        later = [
+            end
+            for end in ends
+            if end.offset > item.end and (_is_same(end.resource, writer) or end.resource.rank is None)
+        ]
+        between = bool(after) and any(after[0][0] < end.offset for end in later)
+        return between or usual >= (1 if ran else SPOKEN)
+    if (
+        _all_raised_later(item, ends)
+        and after
+        and after[0][0] < min(end.offset for end in ends if end.offset > item.end)
+    ):
+        return True
+    others = {_key(who) for at, who, _ in lines if at < start and _is_known(who)}
+    if len(others) < _FEWEST_OTHERS:
+        return usual >= (SPOKEN if ran else SPOKEN_UNKNOWN)
+    spoken = Counter(_key(who) for at, who, words in lines if at >= item.end and words)
+    return all(spoken[other] >= (1 if ran else SPOKEN) for other in others)
+
+
+def _all_raised_later(item: Structure, ends: Sequence[Structure]) -> bool:
+    """Whether every rank raised an exception of its own after one, so that whoever wrote it was alive."""
+    ranks = {end.resource.rank for end in ends if end.offset > item.end} - {None}
+    return len(ranks) >= _FEWEST_OTHERS and ranks == set(range(len(ranks)))
+
+
+def _is_known(who: Resource) -> bool:
+    return who.rank is not None or who.local_rank is not None
+
+
+def _is_same(left: Resource, right: Resource) -> bool:
+    """Whether two lines of one log are of the same process, as far as they name it."""
+    if left.rank is not None and right.rank is not None:
+        return left.rank == right.rank
+    return left.local_rank is not None and left.local_rank == right.local_rank
+
+
+def _key(who: Resource) -> tuple[int | None, int | None]:
+    return (who.rank, None) if who.rank is not None else (None, who.local_rank)

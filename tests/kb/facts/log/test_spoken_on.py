@@ -1,0 +1,86 @@
+"""Exceptions that a program caught and logged, as the usual lines after them show."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.facts.log.stream_facts import StreamFacts
+from kb.rulebase.rule import Pattern
+from tests.support.kb_samples import ref, rule, rulebook, scanned
+
+BOOK = rulebook(rule("oom", "cuda_oom", Pattern("line", literal="CUDA out of memory")))
+PULSE = "the silo has {n} sacks left\n"
+CAUGHT = "{p}Traceback (most recent call last):\n{p}  File \"/srv/yard.py\", line 9, in weigh\n{p}    scale[n]\n{p}KeyError: 'sack'\n"
+UNCAUGHT = CAUGHT.replace("in weigh", "in <module>")
+END = UNCAUGHT.replace("KeyError: 'sack'", "GateStuck: it did not open")
+
+
+def spoken(text: str, *, rank: int | None = 3) -> bool:
+    """Whether the first exception of a log was one that its program lived with."""
+    stream = scanned(text, BOOK, ref("rank-3.log" if rank is not None else "all.log", rank=rank))
+    facts = StreamFacts(stream)
+    return facts.lived_with(facts.exceptions[0].offset)
+
+
+def pulses(count: int, prefix: str = "") -> str:
+    """Usual lines."""
+    return "".join(prefix + PULSE.format(n=n) for n in range(count))
+
+
+def test_a_process_that_goes_on_as_before_caught_its_exception() -> None:
+    """Three lines of a form that it printed before show that; two do not, nor do lines that are new."""
+    raised = CAUGHT.format(p="")
+    assert spoken(pulses(2) + raised + pulses(3))
+    assert not spoken(pulses(2) + raised + pulses(2))
+    assert not spoken(raised + pulses(9))
+    assert not spoken(pulses(9) + raised)
+
+
+def test_lines_of_trouble_are_not_usual() -> None:
+    """A long message goes on below its exception with lines that were logged as errors before."""
+    said = "  Allocation type: heap of the yard {n}\n"
+    logged = "".join(f"E0718 23:11:28.58070{n} 1100138 yard.cc:2465]" + said.format(n=n) for n in range(4))
+    assert not spoken(logged + CAUGHT.format(p="") + "".join(said.format(n=n) for n in range(4)))
+
+
+def test_what_ends_a_process_begins_where_it_began() -> None:
+    """Whatever other threads print after it."""
+    assert not spoken(pulses(5) + UNCAUGHT.format(p="") + pulses(9))
+
+
+def test_a_later_exception_of_its_own_shows_that_it_lived() -> None:
+    """Only with a line of its work between both, else one may follow from the other."""
+    raised, end = CAUGHT.format(p=""), END.format(p="")
+    assert spoken(pulses(2) + raised + pulses(1) + end)
+    assert not spoken(pulses(2) + raised + end)
+
+
+@pytest.mark.parametrize(("other", "lived"), [("[rank3]: ", True), ("[rank5]: ", False)])
+def test_in_a_shared_log_only_its_own_lines_count(other: str, *, lived: bool) -> None:
+    """That others go on says nothing."""
+    text = pulses(2, "[rank3]: ") + pulses(2, "[rank5]: ") + CAUGHT.format(p="[rank3]: ") + pulses(4, other)
+    assert spoken(text, rank=None) is lived
+
+
+def test_where_nobody_is_named_all_must_go_on() -> None:
+    """A traceback without a prefix may be of any of them."""
+    before = pulses(2, "[rank3]: ") + pulses(2, "[rank5]: ") + "\n" * 450 + CAUGHT.format(p="")
+    both = pulses(3, "[rank3]: ") + pulses(3, "[rank5]: ")
+    assert spoken(before + both, rank=None)
+    assert not spoken(before + pulses(9, "[rank3]: "), rank=None)
+
+
+def test_where_every_rank_raises_later_whoever_raised_before_was_alive() -> None:
+    """A traceback without a prefix may be of the rank that does not."""
+    raised = pulses(2) + CAUGHT.format(p="") + pulses(1)
+    ends = [END.format(p=f"[rank{rank}]: ") for rank in range(3)]
+    assert spoken(raised + "".join(ends), rank=None)
+    assert not spoken(raised + "".join(ends[1:]), rank=None)
+
+
+def test_a_job_that_succeeded_needs_one_usual_line() -> None:
+    """Its scheduler knows how its processes ended."""
+    stream = scanned(pulses(2) + CAUGHT.format(p="") + pulses(1), BOOK, ref("rank-3.log", rank=3))
+    for succeeded in (True, False):
+        facts = StreamFacts(stream, succeeded=succeeded)
+        assert facts.lived_with(facts.exceptions[0].offset) is succeeded
