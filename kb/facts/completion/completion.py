@@ -31,7 +31,6 @@ from kb.facts.log.run_ends import (
     stops_as_asked,
 )
 from kb.facts.log.stream_facts import PROGRESS_AFTER, StreamFacts
-from kb.facts.log.turned_to_nan import turned_to_nan
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.model import ProgressPoint, Structure
 from kb.scanning.summary import head_lines, kept_lines, tail_lines
@@ -251,11 +250,9 @@ def _against(facts: Facts) -> Iterator[EndSign]:
         for says, what in _STOPPED:
             for at, line in [(at, line) for at, line in after if says(line)][-1:]:
                 yield EndSign(what, index, at, line[:_SHOWN])
-        broken = turned_to_nan(head_lines(stream.summary), tail_lines(stream.summary))
-        if broken is not None:
-            yield EndSign(
-                "a number that was finite at the start is nan up to the end", index, broken[0], broken[1][:_SHOWN]
-            )
+        for broken in stream.turned_to_nan[:1]:
+            what = "a number that was finite at the start is nan up to the end"
+            yield EndSign(what, index, broken.offset, broken.line[:_SHOWN])
     yield from _left_behind(facts)
 
 

@@ -9,19 +9,14 @@ from datetime import UTC, datetime
 from functools import cache, cached_property
 from itertools import accumulate
 
-from kb.facts.log.chained_exceptions import (
-    contexts_of,
-    raised_at,
-    raised_in_message,
-    skipped_again,
-    structure_start,
-    twins_of,
-)
+from kb.facts.log.chained_exceptions import structure_start
 from kb.facts.log.late_lines import cancelled_at, driver_ended
-from kb.facts.log.run_ends import end_lines, is_fatal, is_stopped_helper, of_one_process, stops_as_planned
-from kb.facts.log.spoken_on import caught_and_logged
+from kb.facts.log.lived_with import LogExceptions, spans_lived_with
+from kb.facts.log.run_ends import of_one_process, stops_as_planned
+from kb.facts.log.script_commands import complains, goes_on, reports_trouble
 from kb.facts.log.stages import Offsets, Stages
 from kb.facts.log.starts import Course, begun_again, later_starts
+from kb.facts.log.turned_to_nan import TurnedColumn, turned_to_nan
 from kb.facts.steps.epoch_counts import formats_in_epochs, furthest
 from kb.facts.steps.training_series import BAR, REDRAWN, steps_over_epochs, training_series
 from kb.facts.steps.work_counters import WorkCount, work_counts, works_on
@@ -32,22 +27,13 @@ from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary, head_lines, kept_lines, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
-SPEAKS = 3  # lines of workers at the end of a log that show that they work on
 RECOVERY = 2048  # bytes after trouble in which a line may report that it is over
-_TROUBLE = lazy_compile(
-    r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
-)
 LAUNCHERS = frozenset({"elastic_exit", "elastic_failure"})  # structures of a launcher that may start its workers again
 _STARTED_SEVERAL = frozenset({"elastic_exit", "elastic_failure", "launcher_exit"})  # a launcher's word about processes
 _ENDINGS = _STARTED_SEVERAL | {"exception", "native_crash", "slurm_end"}  # structures of what ends a process
 _SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
-_COMMAND = lazy_compile(
-    r"(?:[^\s:]{1,200}: line \d{1,6}: )?(?:/(?:usr/)?bin/)?(?:mkdir|rmdir|ln|cp|mv|rm|chmod|chown|chgrp|touch|ls|cat|stat|find|df|du): \S"
-)
-_LONG = 30  # lines
 _SCALE = "loss_scale"  # the format of a line that only sets the loss scale, beside the steps
 _NEARLY = 0.9  # share of a bar's length from which on it counts as complete, since not every update is drawn
-_THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
 # torch puts the rank only before what nothing caught in a rank's main program; of a cut traceback, the error may be all that is left
 _UNCAUGHT = lazy_compile(r"\[rank\d+\]: (?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b")
 _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
@@ -72,22 +58,20 @@ class StreamFacts:
         self._cancelled = cancelled_at(summary.structures, points)
         self._driver_ended = driver_ended(summary, self.exceptions)
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
-        excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
         self.ends = [structure for structure in summary.structures if structure.kind == "run_end"]
         if self.one_failed:
             self.ends = [end for end in self.ends if not of_one_process(end.line)]
         self.completed = max((end.offset for end in self.ends if end.fields.get("how") == "completed"), default=None)
-        excused += self._threads_after_end()
-        excused += self._helpers_after_end()
-        excused += self._threads_after_main()
-        excused += self._handled_by_workers()
-        excused += [item for item in self.exceptions if item.fields.get("logged") and self.steps_after(item.offset)]
-        excused += caught_and_logged(summary, self.exceptions, self.in_traceback, self.steps_after, succeeded=succeeded)
-        excused += skipped_again(self.exceptions, excused, summary.tail, summary.tail_offset)
-        excused += twins_of(self.exceptions, excused)
-        excused += contexts_of(self.exceptions, excused)
-        excused += raised_in_message(self.exceptions)
-        self._excused = [(structure_start(item), self._message_end(item)) for item in excused]
+        log = LogExceptions(
+            summary,
+            self.exceptions,
+            self._of_mains,
+            self.ends,
+            self._point_offsets,
+            self._driver_ended,
+            self.steps_after,
+        )
+        self._excused = spans_lived_with(log, self.in_traceback, succeeded=succeeded)
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
         )
@@ -132,71 +116,6 @@ class StreamFacts:
         end = offset + len(line)
         told = (p for p in self.summary.series.points if p.validation and p.format not in (BAR, _SCALE))
         return any(offset <= p.offset < end for p in told)
-
-    def _message_end(self, item: Structure) -> int:
-        """Return where an exception's message ends at the latest: before the next step or what else was recognised.
-
-        Lines without a prefix can be part of a message, and so can the first lines of what follows it.
-        """
-        point = bisect_right(self._point_offsets, item.offset)
-        steps = self._point_offsets[point : point + 1]
-        others = [other.offset for other in self.summary.structures if other.offset > item.offset]
-        return min([item.end, *steps, *others])
-
-    def _threads_after_end(self) -> list[Structure]:
-        """Return the exceptions of side threads after the reported end: they leave the exit status of the process alone."""
-        threads = [item for item in self.exceptions if _THREAD_START.match(str(item.fields.get("frames") or ""))]
-        if not threads:
-            return []
-        over = self._end_before(structure_start(threads[-1]))
-        return [item for item in threads if 0 <= over < structure_start(item)]
-
-    def _helpers_after_end(self) -> list[Structure]:
-        """Return a shell's reports of stopped processes after the reported end: its script stops the helpers that it started."""
-        reports = [item for item in self.summary.structures if item.kind == "launcher_exit"]
-        stopped = [item for item in reports if item.fields.get("launcher") == "shell" and is_stopped_helper(item)]
-        return [item for item in stopped if self._end_before(item.offset) >= 0]
-
-    def _end_before(self, offset: int) -> int:
-        """Return where the log last reported a normal end before an offset; -1 if it did not."""
-        lines = [(at, line) for at, line in tail_lines(self.summary) if line.strip() and at < offset]
-        told = [end.offset for end in end_lines(lines) if end.how == "completed"]
-        known = [end.offset for end in self.ends if end.fields.get("how") == "completed" and end.offset < offset]
-        return max([*told, *known], default=-1)
-
-    def _threads_after_main(self) -> list[Structure]:
-        """Return the exceptions of side threads after the main thread of their process ended with one of its own.
-
-        The process is the same if both name the same rank, or if neither does and no other main thread raised anything.
-        """
-        mains = [
-            item for item in self._of_mains if not item.fields.get("lived_with") and not self.steps_after(item.offset)
-        ]
-        own = self.summary.ref.resource.rank
-        after = []
-        for item in self.exceptions if mains else ():
-            rank = item.resource.rank
-            before = [main for main in mains if main.end <= structure_start(item) and main.resource.rank == rank]
-            alone = rank is not None or own is not None or len(mains) == 1
-            if before and alone and _THREAD_START.match(str(item.fields.get("frames") or "")):
-                after.append(item)
-        return after
-
-    def _handled_by_workers(self) -> list[Structure]:
-        """Return the exceptions of worker processes before a later training step, if workers still print at the end.
-
-        An exception that a worker does not handle ends its task, and with it the driver's next step. What was handled before
-        the last step is handled after it, too.
-        """
-        own = [item for item in self.exceptions if item.resource.pid is not None]
-        raised = [item for item in own if structure_start(item) < self._driver_ended]
-        if not raised or not self._point_offsets:
-            return []
-        last = self._point_offsets[-1]
-        spoken = [line for at, line in tail_lines(self.summary) if at > last and line.strip()]
-        working = sum(peel(line.encode("utf-8", "replace")).pid is not None for line in spoken) >= SPEAKS
-        routine = {raised_at(item) for item in raised if item.offset < last} if working else set()
-        return [item for item in raised if raised_at(item) in routine]
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
@@ -374,6 +293,11 @@ class StreamFacts:
             return ()
         return work_counts(kept_lines(self.summary))
 
+    @cached_property
+    def turned_to_nan(self) -> Sequence[TurnedColumn]:
+        """The columns of numbers that were finite at the start of the log and are nan at its end, by offset."""
+        return turned_to_nan(head_lines(self.summary), tail_lines(self.summary))
+
     def works_on(self, offset: int) -> bool:
         """Whether the log's only rank still counted finished work after an offset, as it did before."""
         return works_on(self._work, offset)
@@ -410,24 +334,23 @@ class StreamFacts:
         return any(rank is None or recovery.resource.rank in (None, rank) for recovery in self._recoveries[low:high])
 
     def outlives_command(self, offset: int, line: str) -> bool:
-        """Whether a line is a complaint of a script's command, such as `mkdir`, after which the script went on for long without trouble.
-
-        A script goes on after a command that fails, unless it asks for its status.
-        """
-        if not _COMMAND.match(line) or any(item.offset > offset for item in self.exceptions):
+        """Whether a line is a complaint of a script's command, such as `mkdir`, after which the script went on for long without trouble."""
+        if not complains(line) or any(item.offset > offset for item in self.exceptions):
             return False
-        later = [text for at, text in tail_lines(self.summary) if at > offset and text.strip()]
-        return len(later) >= _LONG and not _TROUBLE.search(later[-1]) and not any(map(is_fatal, later))
+        return goes_on([text for at, text in tail_lines(self.summary) if at > offset and text.strip()])
 
     def ends_cleanly_after(self, offset: int) -> bool:
         """Whether the stream continues after an offset and its last line reports no trouble."""
-        return self._last_calm is not None and self._last_calm > offset
+        return self._last_line[0] > offset and self._ends_calmly
 
     @cached_property
-    def _last_calm(self) -> int | None:
-        """The offset of the stream's last line, if that reports no trouble."""
-        last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
-        return None if last is None or _TROUBLE.search(last[1]) else last[0]
+    def _last_line(self) -> tuple[int, str]:
+        """The offset and text of the stream's last line that is not blank; -1 and empty if there is none."""
+        return next(((at, line) for at, line in reversed([*tail_lines(self.summary)]) if line.strip()), (-1, ""))
+
+    @cached_property
+    def _ends_calmly(self) -> bool:
+        return not reports_trouble(self._last_line[1])
 
     def failed_after_end(self) -> bool:
         """Whether a main program raised after the run reported its end and nothing caught it, such as in the last save."""
@@ -461,10 +384,7 @@ class StreamFacts:
 
     def ends_as_planned(self) -> bool:
         """Whether this is a log of the job with steps whose last line reports an early stop or a limit, as configured."""
-        if self.summary.ref.kind != "job" or not self.points:
-            return False
-        last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
-        return last is not None and stops_as_planned(last[1])
+        return self.summary.ref.kind == "job" and bool(self.points) and stops_as_planned(self._last_line[1])
 
     def skips_at_end(self, offset: int) -> bool:
         """Whether the log without a finished step ends with an exception at this offset that the line above reports as skipped."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from kb.regex.lazy import lazy_compile
 
@@ -13,18 +14,23 @@ _LEAST = 3  # lines of a form that are nan at the end
 _LONG = 400  # characters of a line that are read
 
 
-def turned_to_nan(
-    head: Iterable[tuple[int, str]], tail: Iterable[tuple[int, str]], *, loss: bool = False
-) -> tuple[int, str] | None:
-    """Return the first of the last lines of a form whose number was finite at the start and is nan up to the end.
+class TurnedColumn(NamedTuple):
+    """A number in lines of one form: where it became nan, that line, and whether the line calls the number a loss."""
 
-    `head`, `tail`: offsets and texts of a log's first and last lines. `loss`: only a number that the line calls a loss.
-    None if there is no such form.
+    offset: int
+    line: str
+    is_loss: bool
+
+
+def turned_to_nan(head: Iterable[tuple[int, str]], tail: Iterable[tuple[int, str]]) -> list[TurnedColumn]:
+    """Return the columns of numbers that were finite at a log's start and are nan up to its end, by offset.
+
+    `head`, `tail`: offsets and texts of a log's first and last lines.
     """
     last = list(tail)
     forms = {_form(line) for _, line in last[-_LONG:] if "nan" in line.lower()}
     if not forms:
-        return None
+        return []
     finite = _finite_columns(line for _, line in head if _form(line) in forms)
     gone: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for offset, line in last:
@@ -35,14 +41,11 @@ def turned_to_nan(
                 lines.append((offset, line))
             else:
                 lines.clear()
-    found = [
-        lines[0]
+    return sorted(
+        TurnedColumn(*lines[0], _LOSS.search(form.split(_MARK)[column]) is not None)
         for (form, column), lines in gone.items()
-        if len(lines) >= _LEAST
-        and column in finite.get(form, ())
-        and (not loss or _LOSS.search(form.split(_MARK)[column]))
-    ]
-    return min(found, default=None)
+        if len(lines) >= _LEAST and column in finite.get(form, ())
+    )
 
 
 def _finite_columns(lines: Iterable[str]) -> Mapping[str, set[int]]:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from kb.facts.job_facts import Facts
 from kb.facts.log.chained_exceptions import structure_start
-from kb.facts.log.turned_to_nan import turned_to_nan
 from kb.facts.patterns.signals import PatternResult, Signal
 from kb.facts.patterns.structure_tests import exception_test, fits, line_passes, searches, slashed, structure_test
 from kb.model import Resource, Structure
 from kb.parsers.logs.recoveries import quoted
 from kb.plugin import Observed, Plugged, plugin_key
 from kb.rulebase.rule import MEASURED, DetectorTest, Pattern, PluginTest, Rule, SeriesTest
-from kb.scanning.summary import Place, head_lines, tail_lines
+from kb.scanning.summary import Place
 
 if TYPE_CHECKING:
     from kb.metrics.series_detectors.finding import SeriesFinding
@@ -324,9 +323,8 @@ class PatternLookup:
         for index, stream in enumerate(self.facts.streams):
             if stream.summary.ref.kind != "job":
                 continue
-            found = turned_to_nan(head_lines(stream.summary), tail_lines(stream.summary), loss=True)
-            if found is not None:
-                at, line = found
+            losses = [(column.offset, column.line) for column in stream.turned_to_nan if column.is_loss]
+            for at, line in losses[:1]:
                 who, span = self.facts.placed(stream.summary.ref.resource), (at, at + 1)
                 signals.append(
                     Signal(key, index, at, line, "series", who, None, {}, *self.facts.when(index, at, None), span)

@@ -21,8 +21,8 @@ def rows(*values: str) -> list[tuple[int, str]]:
 )
 def test_a_column_that_turns_to_nan(values: tuple[str, ...], expected: int | None) -> None:
     """The first of the last lines tells where."""
-    found = turned_to_nan(rows(*values), rows(*values))
-    assert (found and found[0]) == expected
+    found = [column.offset for column in turned_to_nan(rows(*values), rows(*values))]
+    assert found == ([] if expected is None else [expected])
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,9 @@ def test_a_column_that_turns_to_nan(values: tuple[str, ...], expected: int | Non
 def test_only_what_the_line_calls_a_loss(label: str, counts: bool) -> None:
     """Other numbers may have no value, such as a rate of a class without samples."""
     lines = [(at, f"fold {label}{value}") for at, value in enumerate(["1.9", "1.8", "nan", "nan", "nan"])]
-    assert (turned_to_nan(lines, lines, loss=True) is not None) is counts
-    assert turned_to_nan(lines, lines) is not None
+    assert [column.is_loss for column in turned_to_nan(lines, lines)] == [counts]
 
 
 def test_text_in_the_line_is_part_of_its_form() -> None:
     """A value of another line does not make this one's finite."""
-    assert turned_to_nan([(0, "bus 0.31")], [(at, "tram nan") for at in (9, 18, 27)]) is None
+    assert turned_to_nan([(0, "bus 0.31")], [(at, "tram nan") for at in (9, 18, 27)]) == []
