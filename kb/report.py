@@ -387,6 +387,11 @@ class Report:
 _TIME_LIMIT = "time_limit"  # id of the fault class
 
 
+def is_unexplained(report: Report) -> bool:
+    """Whether something failed and the answer does not say what happened first: its lines may be the seed of a rule."""
+    return report.verdict == "no_match" or (report.verdict == "fault" and leaves_open(report))
+
+
 def leaves_open(report: Report) -> bool:
     """Whether the diagnoses do not say what happened first in the run itself.
 

@@ -54,7 +54,8 @@ def run(
         return 1
     with Progress("past incidents tried") as bar:
         drafter = DraftService(url, config, rules, tell=bar.tell, begin=bar.begin)
-        content = drafter.content(incident, tenant, alone=alone)
+        # files in a folder, or a draft that is only shown, are read before anything is proposed
+        content = drafter.content(incident, tenant, alone=alone, seed=dry or into is not None)
     if content.reasons or dry or into is not None:
         written = _write(into, content) if into is not None and not content.reasons else ()
         _print(content, as_json=as_json)

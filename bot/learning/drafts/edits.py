@@ -12,6 +12,7 @@ import yaml
 from bot.learning.drafts.rule_folder import captured_names
 from bot.learning.drafts.store import DraftEdits
 from kb.errors import Fault, RuleError
+from kb.rulebase.rule import FaultClass
 from kb.rulebase.rulebook import load
 
 VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
@@ -28,8 +29,12 @@ _FIELDS: Mapping[str, str] = {
 }
 
 
-def edited(files: Mapping[str, bytes], edits: DraftEdits) -> dict[str, bytes]:
+def edited(
+    files: Mapping[str, bytes], edits: DraftEdits, faults: Mapping[str, FaultClass] | None = None
+) -> dict[str, bytes]:
     """Return the files of a rule with a person's edits, by path below the rules folder.
+
+    `faults`: the fault classes by id. A rule for another class also gets the role that fits it.
 
     Raises:
         ValueError: the files contain no rule.yaml that is a mapping.
@@ -39,6 +44,8 @@ def edited(files: Mapping[str, bytes], edits: DraftEdits) -> dict[str, bytes]:
     rule["title"] = edits.title or rule.get("title")
     if edits.fault is not None:
         rule["fault"] = edits.fault
+        if faults is not None and edits.fault in faults:
+            rule["role"] = "symptom" if faults[edits.fault].symptom else "root_cause"
     if edits.owner:
         rule["owner"] = edits.owner
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -37,6 +37,8 @@ from bot.rulebase.loader import default_folder, engine
 from bot.rulebase.reload import CurrentRules
 from bot.store.database import Database
 from bot.store.visibility import PUBLIC, Viewer
+from kb.diagnosis.nearest_faults import nearest_faults
+from kb.diagnosis.unknown import UNKNOWN
 from kb.errors import RuleError
 from kb.learning.cases import Candidate, Refusal
 from kb.learning.existing_rules import decisive_line
@@ -45,6 +47,10 @@ from kb.scanning.matcher import Matcher
 
 UNCONFIGURED = "`rules: pull_requests:` is not configured"
 SHOWN = 12  # log lines in a form or a pull request
+_UNTOLD = (
+    "None of the lines that indicate this failure distinguishes it from other incidents and good runs.",
+    "Once you know the cause, close the incident with it and propose the rule again.",
+)
 
 
 @dataclass
@@ -89,6 +95,11 @@ class DraftService:
         known = self.base.known
         return decisive_line(evidence_of(known, self._matcher, streams), known.rulebook)
 
+    def _nearest(self, lines: Sequence[str]) -> str:
+        """The known fault whose rules share the rarest words with some lines; the class of unknown causes if none is near."""
+        near = nearest_faults(lines, self.base.known.rulebook.rules)
+        return near[0].fault if near else UNKNOWN
+
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def content(
@@ -98,11 +109,13 @@ class DraftService:
         edits: DraftEdits | None = None,
         *,
         alone: bool = False,
+        seed: bool = False,
         viewer: Viewer = PUBLIC,
     ) -> DraftContent:
         """Return a draft with its replay, or why there is none. `alone`: ignore other incidents with the same cause.
 
-        `viewer`: the person for whom it is drafted.
+        `seed`: an unknown failure needs no confirmed cause, because a person reads the draft and chooses the fault. `viewer`: the
+        person for whom it is drafted.
 
         Raises:
             SignalboxError: the store or the rules cannot be used.
@@ -110,14 +123,17 @@ class DraftService:
         clean = self._clean
         self.begin("reading past incidents")
         found = gathered(
-            self.url, incident, tenant, alone=alone, clean=clean, viewer=viewer, first_line=self._first_line
-        )
+            self.url, incident, tenant, alone=alone, clean=clean, viewer=viewer, first_line=self._first_line,
+            nearest=self._nearest if seed else None,
+        )  # fmt: skip
         if found is None:
             return DraftContent(reasons=(f"Incident {incident} does not exist.",))
         self.begin("looking for the lines that tell these failures from other logs")
         mined = mine(found.cases, found.background, self.base.known.rulebook)
         if isinstance(mined, Refusal):
-            return DraftContent(reasons=mined.reasons)
+            return DraftContent(
+                reasons=_UNTOLD if found.seed is not None and mined.code == "no_support" else mined.reasons
+            )
         self.begin(f"drafting rule {mined.id} and its tests")
         drafted = self._drafted(found, mined)
         self.begin("trying the rule on past incidents")
@@ -142,7 +158,7 @@ class DraftService:
             files=dict(made.files),
             looks_for="" if regexes is not None else _words(rule),
             lines=made.evidence[:SHOWN] or tuple(lines_of(made.files, "/match/")),
-            notes=(*candidate.remarks, *missing),
+            notes=(*_seeded(found), *candidate.remarks, *missing),
             incidents=candidate.support,
             why=made.said,
             questions=(*made.questions, *others.questions),
@@ -154,7 +170,7 @@ class DraftService:
         """Return a draft with a person's edits, replayed on all past incidents."""
         files = dict(content.files)
         if edits is not None:
-            files = edited(files, edits)
+            files = edited(files, edits, self.base.known.rulebook.faults)
         rule = _rule(files)
         own: dict[str, str | bytes | None] = dict(files)
         try:
@@ -218,7 +234,7 @@ class DraftService:
         if found.content is not None and found.content.files:
             content = self.replayed(found.content, found.tenant, wish.edits)
         else:
-            content = self.content(found.incident_id, found.tenant, wish.edits, viewer=Viewer(found.who))
+            content = self.content(found.incident_id, found.tenant, wish.edits, seed=True, viewer=Viewer(found.who))
         return TaskResult("drafted", lambda session: self._kept(session, found, wish, content))
 
     def _kept(self, session: Session, found: Draft, wish: DraftRequest, content: DraftContent) -> str:
@@ -286,6 +302,21 @@ class DraftWorker:
         if self._drafter is None or digest != self._digest:
             self._drafter, self._digest = DraftService(self.url, self.config, *self.current.folders()), digest
         return self._drafter.do(work)
+
+
+def _seeded(found: DraftCases) -> tuple[str, ...]:
+    """Return what a person should know of a draft whose cause nobody has confirmed: how its class was chosen, and where it was seen."""
+    seed = found.seed
+    if seed is None:
+        return ()
+    if seed.like is not None:
+        why = f"The draft starts with {seed.fault}: incident {seed.like} looked like it and was closed as that."
+    elif seed.fault == UNKNOWN:
+        why = "No known fault is close to its lines, so the draft starts with none."
+    else:
+        why = f"The draft starts with {seed.fault}, the known fault whose rules share the rarest words with its lines."
+    told = f"Nobody has confirmed the cause of incident {found.cases[0].id}. {why}"
+    return (told, *([f"Seen: {seed.seen}."] if seed.seen else []))
 
 
 def _rule(files: Mapping[str, bytes]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from slack_bolt import Ack
 from slack_sdk import WebClient
 
+from bot.render.report_json import from_json
 from bot.slack.blocks.limits import Message
 from bot.slack.delivery.compose import Composer
 from bot.slack.forms import rule as forms_rule
@@ -14,7 +15,9 @@ from bot.slack.listeners.mutes import MuteListeners
 from bot.slack.messages import replies
 from bot.slack.use_cases.access import Person, Subject
 from bot.slack.use_cases.services import UseCases
-from kb.errors import SignalboxError
+from bot.store.incidents import ReportedIncident
+from kb.errors import SignalboxError, UnreadableInput
+from kb.report import is_unexplained
 
 
 class MenuListeners(ListenerBase):
@@ -28,12 +31,16 @@ class MenuListeners(ListenerBase):
         self._mutes = mutes
 
     def propose(self, person: Person, subject: Subject, press: ButtonPress) -> None:
-        """Propose a rule if the incident is closed; otherwise open the close-out form first."""
-        if subject.record is None or subject.record.incident.closed_at is None:
+        """Propose a rule if the incident is closed or its failure unknown; otherwise open the close-out form first.
+
+        The lines of an unknown failure are the seed of its rule, and the form of the rule asks for the fault.
+        """
+        record = subject.record
+        if record is None or (record.incident.closed_at is None and not _is_unexplained(record)):
             self._close_out.open_form(person, subject, press, propose=True)
             return
         handle = self._use_cases.rules.start_draft(person, subject, press.key)
-        press.open(forms_rule.loading(handle, self._composer.forms.subject_words(subject.record.incident)))
+        press.open(forms_rule.loading(handle, self._composer.forms.subject_words(record.incident)))
 
     def more(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
         """Handle the overflow menu (`verb:handle`)."""
@@ -56,3 +63,10 @@ class MenuListeners(ListenerBase):
             raise SignalboxError("This option is no longer available.")
 
         self.on_subject(ButtonPress(body, client, ack), handle, do)
+
+
+def _is_unexplained(record: ReportedIncident) -> bool:
+    try:
+        return is_unexplained(from_json(record.report_json))
+    except UnreadableInput:
+        return False

@@ -220,6 +220,33 @@ def test_pressed_on_a_closed_incident_the_form_comes_at_once(play):
     assert "patterns" in fields(form(play))
 
 
+def test_an_unknown_failure_is_the_seed_of_a_rule_with_one_press(play, clone):
+    """Nobody has closed it: the form has its lines, the class of the incidents like it, and where it was seen."""
+    [answer] = play.answers()
+    play.workspace.click(ADA, CHANNEL, answer.ts, "propose_rule")
+    assert "Looking for a pattern that only" in words(form(play))
+    play.settle()
+
+    filled = form(play)
+    assert "went stale" in fields(filled)["patterns"]["initial_value"]
+    assert "initial_option" in fields(filled)["other_fault"]
+    assert "Nobody has confirmed the cause of incident 4" in words(filled)
+    assert "Seen: rank" in words(filled)
+
+    play.workspace.suggest(ADA, "other_fault", "rdma link")
+    sent = {"other_fault": "rdma_link", "title": "HCA lost its partition"}
+    play.workspace.submit(ADA, {"patterns": fields(filled)["patterns"]["initial_value"], **sent})
+    play.settle()
+    proposal = only(proposals(play.ledger.database))
+    rule = next(
+        file for file in git(clone, "ls-tree", "-r", "--name-only", proposal.branch).split() if "rule.yaml" in file
+    )
+    text = git(clone, "show", f"{proposal.branch}:{rule}")
+    assert "fault: rdma_link" in text
+    assert "role: root_cause" in text
+    assert [incident.closed_at for incident in play.ledger.incidents.list() if incident.id == 4] == [None]
+
+
 def test_who_may_not_is_reported_whom_to_ask(play):
     """The close-out is stored; no rule is drafted."""
     asked(play, EVE)

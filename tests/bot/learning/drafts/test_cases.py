@@ -6,7 +6,10 @@ from dataclasses import replace
 
 from bot.incidents.resolution import Closing, Closings
 from bot.learning.drafts.cases import case_of, gathered, logs_of
+from bot.render.report_json import dumps, from_json
 from bot.store.incidents import IncidentStore
+from kb.diagnosis.engine import identified
+from kb.report import Alike
 from tests.support.learning_views import FULL, GOOD, LEASE, NOW, OOM, add, wrong
 
 LOST_RANK = "[rank2]: CRITICAL census: 3 of 40 shards unaccounted for, leaving\n" + "".join(
@@ -101,3 +104,41 @@ def test_the_lines_of_an_unknown_failure_are_pointed_at(url, known):
         record = store.get(number)
     assert record is not None
     assert any("census" in line for line in case_of(record, ()).told)
+
+
+def test_an_unknown_failure_that_nobody_closed_is_the_seed_of_a_rule(url, known):
+    """Its class is a guess, so incidents closed with that class are no examples of it; the place names no host."""
+    number = add(url, known, LOST_RANK, job="1")
+    other = add(url, known, LEASE, job="2", said=wrong("storage_io"))
+    asked = []
+    found = gathered(url, number, "default", nearest=lambda lines: asked.extend(lines) or "storage_io")
+    assert any("census" in line for line in asked)
+    assert [(case.id, case.fault) for case in found.cases] == [(number, "storage_io")]
+    assert [case.id for case in found.background.others] == [other]
+    assert found.seed is not None
+    assert found.seed.seen.startswith("rank 2")
+
+
+def test_what_was_closed_or_explained_is_no_guess(url, known):
+    """What people said holds, and an answer that names a cause is closed before it is learned from."""
+    closed = add(url, known, LOST_RANK, job="1", said=wrong("data_error"))
+    explained = add(url, known, OOM, job="2")
+    found = [gathered(url, number, "default", nearest=lambda _: "storage_io") for number in (closed, explained)]
+    assert [(each.cases[0].fault, each.seed) for each in found] == [("data_error", None), (None, None)]
+
+
+def test_a_failure_like_one_that_was_closed_is_drafted_with_its_class(url, known):
+    """The incidents of that class are examples then, and no evidence against it."""
+    number = add(url, known, LOST_RANK, job="1")
+    other = add(url, known, LOST_RANK, job="2", said=wrong("storage_io"))
+    with IncidentStore(url) as store:
+        record = store.get(number)
+    report = from_json(record.report_json)
+    alike = (Alike(other, 0.9, "storage_io", "storage_io"),)
+    again = identified(replace(report, memory=replace(report.memory, alike=alike)))
+    with IncidentStore(url) as store:
+        newest = store.add(dumps(again), again, record.replay, None, NOW)
+    found = gathered(url, newest, "default", nearest=lambda _: "data_error")
+    assert [(case.id, case.fault) for case in found.cases] == [(newest, "storage_io"), (other, "storage_io")]
+    assert found.seed is not None
+    assert found.seed.like == other

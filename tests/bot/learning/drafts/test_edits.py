@@ -145,3 +145,11 @@ def test_texts_lose_the_holes_that_an_edited_pattern_no_longer_fills(regexes):
     changed = edited(files, DraftEdits(title="Fabric lost", regexes=regexes, remediation=("Look at the port.",)))
     assert rule(changed)["summary"] == "Partition ... lost on {node|a node}."
     assert set(wrong(changed, default_folder())) <= {"patterns"}
+
+
+def test_the_role_follows_the_fault(known):
+    """A draft that started with no known cause names one once a person has chosen it."""
+    files = {"site/x/rule.yaml": b"id: x\ntitle: t\nfault: unknown\nrole: symptom\nmatch: {line: {regex: gate}}\n"}
+    chosen = edited(files, DraftEdits(title="t", fault="rdma_link"), known.rulebook.faults)
+    back = edited(chosen, DraftEdits(title="t", fault="unknown"), known.rulebook.faults)
+    assert [yaml.safe_load(each["site/x/rule.yaml"])["role"] for each in (chosen, back)] == ["root_cause", "symptom"]
