@@ -22,7 +22,7 @@ from kb.templates.masking import LOOKED_AT, fold, shape_of
 
 MOST_EVENTS = 24
 MOST_WORDS = 40  # of one event
-NEAR = 0.35  # similarity from which an incident is worth a look
+NEAR = 0.25  # similarity from which an incident is worth a look; chosen on one half of 688 failures (bench/README.md)
 FEWEST = 0.6  # weight that two signatures must share: a word or two in common, or what peers reported, means nothing
 DECISIVE = 0.8  # of the weight of the heaviest event: those that say what failed
 OWN_WORDS = 0.6  # weight from which an event says more than what peers report of it
