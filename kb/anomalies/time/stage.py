@@ -3,6 +3,9 @@
 Before the first step the last line that indicates a stage counts. Evaluations and checkpoints recur: which lines belong to them, in what
 order, and after how many steps they are due is learned from the run itself. So one that was begun and not ended, or that was due
 and did not come, is recognized without knowing how its end is worded.
+
+Where the words are a program's own, what it does them to tells the stage: a file of weights is read before the first step and written
+after it, a file of samples is read. What comes after every so many steps, makes the run pause, and prints a value is an evaluation.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -24,6 +27,9 @@ from kb.anomalies.time.change_step import StepCourse
 STAGES = ("launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving")
 INTERLUDES = ("evaluating", "saving")
 USUAL = 0.6  # share of an interlude's known occurrences in which a line must come to belong to it
+OFTEN = 3  # evaluations in words that nobody knows, from which on they are recognized
+PAUSE = 1.5  # times as long as usual the next step line takes to come after an evaluation, at least
+LATE = 0.5  # share of the pause after which a line that has no known words tells its end
 LONGEST = 160  # characters of a line whose words are read
 FEW_WORDS = 12
 ROOM = 1.0  # maximum seconds by which lines of two nodes may be out of order
@@ -37,6 +43,27 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("data_load", re.compile(r"(?i)\b(?:building|opening|loading|load|found|preparing|indexing|takes|time to load|tokeni[sz]ed)\b.{0,60}\b(?:data ?sets?|data ?loaders?|shards?|indexe?d?|corpus|cache)\b|\bdata ?(?:set|loader)s?\b.{0,40}\b(?:built|ready|found|loaded|opened)\b")),
     ("init", re.compile(r"(?i)\bNCCL INFO\b|\bHCCL\b.*\b(?:init|comm)\w*\b.*\bsuccess|\bprocess group\b|\bcommunicator\b|\bworld[_ ]size\b|\bdevice mesh\b|\bparallel (?:size|state|rank)|\bparameters? (?:on|:|=)|\bnumber of (?:trainable )?parameters|\bpartition count\b|\bDistributed environment\b|\binitiali[sz](?:e|ed|ing)\b")),
 )  # fmt: skip
+
+# Files by what they hold: weights, samples.
+_FILES = (
+    (
+        "weights",
+        re.compile(r"(?i)\w\.(?:pt|pth|ckpt|safetensors|distcp|nemo|gguf)\b|\bglobal_step\d|\b__\d{1,6}_\d{1,6}\b"),
+    ),
+    ("samples", re.compile(r"(?i)\w\.(?:parquet|arrow|jsonl|npy|npz|tfrecords?|mds|tar|csv|idx|feather|zarr)\b")),
+)
+_READ = {"weights": "checkpoint_load", "samples": "data_load"}
+_VALUE = re.compile(r"(?<![\w.])\d{1,9}\.\d{1,9}(?![\w.%])")
+
+
+def file_of(event: RunEvent) -> str | None:
+    """What the files hold that a short line names, whatever it says of them; None for one that warns, or names none."""
+    if event.level in _TROUBLE:
+        return None
+    text = next((seen.spots[0].text for seen in event.nodes.values()), "")[:LONGEST]
+    if text.count(" ") >= FEW_WORDS:
+        return None
+    return next((kind for kind, name in _FILES if name.search(text)), None)
 
 
 def stage_of(event: RunEvent) -> str | None:
@@ -86,7 +113,7 @@ def _marks(run: RunProfile, off: Mapping[str, float]) -> Iterator[tuple[float | 
         if turn.stage != "teardown":
             yield corrected(turn.spot, off), turn.stage, turn.spot
     for event in run.events.values():
-        stage = stage_of(event)
+        stage = stage_of(event) or _READ.get(file_of(event) or "")
         if stage is not None and stage not in INTERLUDES:
             for seen in event.nodes.values():
                 for spot in seen.spots:
@@ -109,23 +136,33 @@ class _InterludeLine:
 
 @dataclass(frozen=True, slots=True)
 class _InterludeKind:
-    """What is known of a kind of interlude: its lines, its regular events by their delay after the step line, its period in steps."""
+    """What is known of a kind of interlude: its lines, its regular events by their delay after the step line, its period in steps.
+
+    `late`: the events that come towards the end of the pause.
+    """
 
     lines: tuple[_InterludeLine, ...]
     lags: Mapping[str, float]
     period: int
     known: tuple[int, ...]
+    late: frozenset[str]
 
 
 def _interlude(run: RunProfile, course: StepCourse, when: float | None, off: Mapping[str, float]) -> str | None:
     """The evaluation or checkpoint that was under way at the last step line; None if the run was between them."""
     clock = _StepClock(course)
     under_way: list[tuple[float, str]] = []
-    for kind in INTERLUDES:
-        events = {
-            event.id: event for event in run.events.values() if stage_of(event) == kind and _is_rare(event, course)
-        }
-        found = _learned(clock, events, off)
+    rare = {event.id: event for event in run.events.values() if _is_rare(event, course)}
+    named = {name: stage_of(event) for name, event in rare.items()}
+    saved = {name for name, event in rare.items() if named[name] is None and file_of(event) == "weights"}
+    by_kind = {kind: {name: rare[name] for name, stage in named.items() if stage == kind} for kind in INTERLUDES}
+    by_kind["saving"] |= {name: rare[name] for name in saved}
+    written = _learned(clock, by_kind["saving"], off)
+    if not by_kind["evaluating"]:
+        unnamed = {name: event for name, event in rare.items() if named[name] is None and name not in saved}
+        by_kind["evaluating"] = _pauses(clock, unnamed, off, besides=written.known)
+    for kind, events in by_kind.items():
+        found = written if kind == "saving" else _learned(clock, events, off)
         since = _since(found, events, clock, when)
         if since is not None:
             under_way.append((since, kind))
@@ -136,6 +173,30 @@ def _is_rare(event: RunEvent, course: StepCourse) -> bool:
     """Whether no speaker prints it with each step."""
     most = max((lines for seen in event.nodes.values() for lines in (seen.voices.values() or (seen.count,))), default=0)
     return most * 2 <= max(2, len(course.beats))
+
+
+def _pauses(
+    clock: _StepClock, rare: Mapping[str, RunEvent], off: Mapping[str, float], besides: Collection[int]
+) -> dict[str, RunEvent]:
+    """The events of evaluations in words that nobody knows: they print a value after every so many steps, and the run pauses for them.
+
+    `besides`: the steps after which it writes a checkpoint, and pauses for that.
+    """
+    gaps = [gap for place in range(clock.last) if (gap := clock.gap(place)) is not None]
+    usual = median(gaps) if gaps else 0.0
+    found = {}
+    for name, event in rare.items():
+        texts = [spot.text for seen in event.nodes.values() for spot in seen.spots]
+        if event.level in _TROUBLE or not texts or not all(_VALUE.search(text) for text in texts):
+            continue
+        learned = _learned(clock, {name: event}, off)
+        places = {line.place for line in learned.lines}
+        own = [gap for place in places if (gap := clock.gap(place)) is not None]
+        steps = {line.step for line in learned.lines}
+        often = len(steps) >= OFTEN and not steps <= set(besides)
+        if learned.lags and often and len(own) > 1 and median(own) >= PAUSE * usual > 0.0:
+            found[name] = event
+    return found
 
 
 class _StepClock:
@@ -185,6 +246,7 @@ def _learned(clock: _StepClock, events: Mapping[str, RunEvent], off: Mapping[str
                         _InterludeLine(time, place, clock.course.beats[place].step, event.id, (spot.source, spot.rank))
                     )
     lags: dict[str, list[float]] = defaultdict(list)
+    shares: dict[str, list[float]] = defaultdict(list)
     steps: dict[str, set[int]] = defaultdict(set)
     for line in lines:
         before = clock.course.times[line.place]
@@ -192,6 +254,7 @@ def _learned(clock: _StepClock, events: Mapping[str, RunEvent], off: Mapping[str
             steps[line.event].add(line.step)
             if line.time is not None and before is not None:
                 lags[line.event].append(line.time - before)
+                shares[line.event].append((line.time - before) / gap if (gap := clock.gap(line.place)) else 1.0)
     period = _period(steps.values(), clock.course.stride)
     regular = {
         name: median(lags[name])
@@ -199,7 +262,11 @@ def _learned(clock: _StepClock, events: Mapping[str, RunEvent], off: Mapping[str
         if lags[name] and period and _comes_every(period, known)
     }
     return _InterludeKind(
-        tuple(lines), regular, period, tuple(sorted({step for name in regular for step in steps[name]}))
+        tuple(lines),
+        regular,
+        period,
+        tuple(sorted({step for name in regular for step in steps[name]})),
+        frozenset(name for name, own in shares.items() if median(own) >= LATE),
     )
 
 
@@ -228,7 +295,7 @@ def _since(kind: _InterludeKind, events: Mapping[str, RunEvent], clock: _StepClo
         names = {line.event for line in present}
         last = max(kind.lags, key=lambda name: kind.lags[name]) if kind.lags else None
         ending = [last] if last is not None else sorted(names)
-        if any(name in names and _ends(events[name].text) and _said_by_all(events[name], present) for name in ending):
+        if any(name in names and _ends(events[name], kind) and _said_by_all(events[name], present) for name in ending):
             return None
         return max(line.time if line.time is not None else begun for line in present)
     if not kind.lags or not kind.period or not kind.known:
@@ -237,7 +304,7 @@ def _since(kind: _InterludeKind, events: Mapping[str, RunEvent], clock: _StepClo
         return None
     first = min(kind.lags, key=lambda name: kind.lags[name])
     waited = when - begun if when is not None else 0.0
-    if not _ends(events[first].text) and waited > kind.lags[first] + 2 * ROOM:
+    if not _ends(events[first], kind) and waited > kind.lags[first] + 2 * ROOM:
         return None  # it prints when it begins, and did not
     return begun - kind.lags[first] * 1e-6
 
@@ -258,6 +325,8 @@ _END = re.compile(
 )
 
 
-def _ends(text: str) -> bool:
-    """Whether a line reports the result of something, and not that it begins."""
-    return _END.search(text) is not None and _BEGIN.search(text) is None
+def _ends(event: RunEvent, kind: _InterludeKind) -> bool:
+    """Whether a line reports the result of something, and not that it begins: by its words, else by when it comes."""
+    if _BEGIN.search(event.text) is not None:
+        return False
+    return _END.search(event.text) is not None or (stage_of(event) is None and event.id in kind.late)

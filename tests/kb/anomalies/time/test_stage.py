@@ -123,3 +123,41 @@ def test_what_a_process_wrote_to_another_file_tells_its_stage() -> None:
     course = course_of(run, {})
     assert stage_at(run, course, None, {}, spot=failed) == "checkpoint_load"
     assert stage_at(run, course, None, {}, spot=replace(failed, node="n1")) == "launch"
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [("snap/000040.pt", "checkpoint_load"), ("pile/part-7.parquet", "data_load"), ("a/b", "launch")],
+)
+def test_before_the_first_step_the_file_that_is_read_tells_the_stage(file: str, expected: str) -> None:
+    """The program's word for it is nobody else's."""
+    assert stage(run_with(("n0", 30.0, f"slurping {file}"), steps=0), 31.0) == expected
+
+
+def test_weights_written_after_steps_are_saved_in_any_words() -> None:
+    """Told when it begins: of the last one nothing followed. Told when it is over: it was."""
+    begun = [("n0", 10.0 * i + 1.0, "snapping snap/latest.pt") for i in (10, 20, 30, 40)]
+    over = [("n0", 10.0 * i + 8.0, "snapped snap/latest.pt") for i in (10, 20, 30, 40)]
+    assert stage(run_with(*begun, steps=40), 500.0) == "saving"
+    assert stage(run_with(*begun, *over, steps=40), 500.0) == "iterating"
+
+
+def paused(*texts: str, after: float = 30.0) -> RunProfile:
+    """A run that pauses after each tenth step and then says something; it ends within the fourth pause."""
+    said = [
+        ("n0", 10.0 * i + (after - 10.0) * (i / 10 - 1) + after - 2.0, text) for i in (10, 20, 30) for text in texts
+    ]
+    run = run_with(*said, steps=40)
+    beats = []
+    for beat in run.beats:
+        time = 10.0 * beat.step + (after - 10.0) * ((beat.step - 1) // 10)
+        beats.append(replace(beat, spot=replace(beat.spot, time=time, offset=int(time * 10))))
+    return replace(run, beats=tuple(beats))
+
+
+def test_a_value_for_which_the_run_pauses_is_an_evaluation_in_any_words() -> None:
+    """The fourth one was due. Without a pause, without a value, or where weights are written then, it is none."""
+    assert stage(paused("yardstick 3.25"), 475.0) == "evaluating"
+    assert stage(paused("yardstick 3.25", after=10.0), 415.0) == "iterating"
+    assert stage(paused("yardstick fine"), 475.0) == "iterating"
+    assert stage(paused("yardstick 3.25", "snapped a/b.pt"), 475.0) == "saving"
