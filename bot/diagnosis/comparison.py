@@ -19,13 +19,13 @@ from bot.diagnosis.template_pool import Engine, MinedTables, tables
 from bot.store.healthy_baseline import healthy
 from connectors.base.bundle_layout import BASELINE
 from connectors.bundles.streams import discover
-from kb.anomalies.analyse import find_anomalies, shown
+from kb.anomalies.analyse import RunFindings, find_anomalies, shown
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import has_failed
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
 from kb.diagnosis.engine import identified
 from kb.diagnosis.quotes import SHOWN_LINES
-from kb.diagnosis.telling_lines import form_of
+from kb.diagnosis.telling_lines import MANY, form_of
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
@@ -90,13 +90,24 @@ def compared(
         topology=evidence.job.topology,
         pool=None if good else healthy(),
     )
-    more = shown(found)
+    more = shown(found if good is not None else without_bare(found, report))
     own = report.indicators
     more = own if not more.events and not more.nodes else with_lines_of(more, report, filtered=good is not None)
     more = without_estimates(more, report)
     unread = tuple(gap for gap in report.gaps if gap.source != BASELINE or good is None)
     told = tuple(Gap("not_compared", "logs", entry) for entry in found.said)
     return identified(replace(report, indicators=more, gaps=(*unread, *read.gaps, *gaps, *told)))
+
+
+def without_bare(found: RunFindings, report: Report) -> RunFindings:
+    """Return what stands out without a good run, without lines for which nothing but their words speaks beside a cause.
+
+    Where ranks can be compared, a line that tells has more for it: who printed it, how often, or when.
+    """
+    lead = report.diagnoses[0] if report.diagnoses else None
+    if found.peers < MANY or lead is None or not lead.evidence or lead.role == "symptom":
+        return found
+    return replace(found, events=tuple(event for event in found.events if event.why))
 
 
 def with_lines_of(more: Indicators, report: Report, *, filtered: bool) -> Indicators:

@@ -60,7 +60,10 @@ ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 
 @dataclass(frozen=True, slots=True)
 class RunFindings:
-    """What stands out in a run. `events` the likeliest first, `nodes` likewise; `said`: what the reader must know about the comparison."""
+    """What stands out in a run. `events` the likeliest first, `nodes` likewise; `said`: what the reader must know about the comparison.
+
+    `peers`: how many ranks or nodes were compared with one another.
+    """
 
     events: tuple[RankedEvent, ...] = ()
     turn: StepChange | None = None
@@ -74,6 +77,7 @@ class RunFindings:
     unlike: tuple[DifferingSetting, ...] = ()
     said: tuple[str, ...] = ()
     compared_with: str = ""
+    peers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +153,11 @@ def find_anomalies(
     if good is not None and is_foreign(run, good):
         said.append("the good run seems to belong to another job, so it was not used")
         good = None
-    if good is None and pool is not None:
-        said.append(
-            f"there was no good run of this job to compare with; lines that {pool.label} also print were left out instead"
-        )
-    elif good is None:
-        said.append("there was no good run to compare with, so lines were not filtered")
-    else:
+    if good is not None:
         said += doubts(run, good)
     seen = measure_run(run, good, known, pool)
+    if good is None:
+        said.append(_unfiltered(seen, pool))
     run, off, turned, ending = seen.run, seen.off, seen.turned, seen.ending
     if ending.well and not turned:
         return RunFindings(
@@ -186,6 +186,7 @@ def find_anomalies(
         differing_settings(run),
         tuple(said),
         _peers(run, good, pool),
+        len(_parts(run)),
     )
 
 
@@ -216,10 +217,34 @@ def _step(seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNod
     return step
 
 
+def _unfiltered(seen: RunView, pool: Baseline | None) -> str:
+    """How far the comparison goes without a good run: which lines could not be filtered, and what speaks for those that are shown."""
+    kinds, usual = len(seen.fresh), sum(fresh == 0.0 for fresh in seen.fresh.values())
+    told = ["there was no good run of this job to compare with"]
+    if pool is not None and usual:
+        told.append(
+            f"{pool.label.capitalize()} print {usual:,} of its {kinds:,} kinds of lines, too; these were left out"
+        )
+    left = kinds - usual
+    told.append(
+        f"{left:,} {'kind' if left == 1 else 'kinds'} of lines could not be filtered and may be usual for this job"
+    )
+    if len(_parts(seen.run)) > 1:
+        told.append("The surest are those that only some ranks or nodes printed")
+    else:
+        told.append("Only their words and their place in the log speak for those that are shown")
+    return ". ".join(told)
+
+
+def _parts(run: RunProfile) -> list[str]:
+    """The ranks or nodes that can be compared with one another."""
+    kinds = run.kinds()
+    return [unit for unit in run.heard if kinds.get(unit) not in ("log", None)]
+
+
 def _peers(run: RunProfile, good: Baseline | None, pool: Baseline | None) -> str:
     """What the run was compared with: a good run of the job, or what healthy runs of other jobs print; and its own parts."""
-    kinds = run.kinds()
-    parts = [unit for unit in run.heard if kinds.get(unit) not in ("log", None)]
+    parts = _parts(run)
     own = f"its {len(parts)} ranks or nodes with one another" if len(parts) > 1 else ""
     if good is not None:
         runs = f"the good run {good.label}".rstrip() + f" ({good.lines:,} lines)"

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from kb.anomalies.core.severity_words import by_signal, is_consequence
 from kb.diagnosis.bad_events import TailLine
 from kb.diagnosis.context.passing_changes import LATE_ERROR, NO_FAULT
 from kb.diagnosis.endings import end_lines_of
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import Ranked
-from kb.diagnosis.telling_lines import form_of, telling_lines
+from kb.diagnosis.telling_lines import BESIDE, form_of, telling_lines
 from kb.facts.completion.completion import Completion
 from kb.facts.job_facts import Facts
 from kb.facts.patterns.signals import Signal
@@ -184,25 +185,46 @@ def _lines_that_tell(
     *,
     sure: bool = False,
 ) -> list[Indicator]:
-    """Return the lines that ended a run, then those that most likely say why, as many as are left beside the quoted ones."""
+    """Return the lines that ended a run, then those that most likely say why, as many as are left beside the quoted ones.
+
+    Where one rank says what failed, what launchers and other ranks report of its end is left out.
+    """
     found: list[Indicator] = []
     forms = {form_of(line) for item in quoted for line in item.text.split("\n")}
     sources = {item.source for item in quoted}
     led = {index for index, _ in signs}
     led |= {index for index, stream in enumerate(facts.streams) if stream.summary.ref.uri in sources}
 
-    def add(stream: int, offset: int, line: str, why: str) -> None:
+    lead = quoted[0] if quoted else None
+    own = lead.rank if lead is not None and not _is_of_others(lead.text) else None
+
+    def add(stream: int, offset: int, line: str, rank: int | None, why: str) -> None:
         form = form_of(line)
+        if own is not None and rank != own and _is_of_others(line):
+            return
         if line.strip() and form not in forms and len(quoted) + len(found) < SHOWN_LINES:
             forms.add(form)
             found.append(Indicator(line.strip()[:200], why, numbers.line(stream, offset, line)))
 
     for stream, pair in signs:
-        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}; nothing shows that the run continued")
+        add(
+            stream,
+            pair.offset,
+            pair.line,
+            pair.resource.rank,
+            f"{pair.kind.replace('_', ' ')}; nothing shows that the run continued",
+        )
     if len(quoted) + len(found) < SHOWN_LINES:
         for item in telling_lines(facts, led, sure=sure):
-            add(item.stream, item.offset, item.line, item.why)
+            if item.worth < BESIDE and (quoted or found):
+                break
+            add(item.stream, item.offset, item.line, item.rank, item.why)
     return found
+
+
+def _is_of_others(text: str) -> bool:
+    """Whether a line only reports that another process ended."""
+    return is_consequence(text) and not by_signal(text)
 
 
 def shown_indicators(

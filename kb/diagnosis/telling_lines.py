@@ -33,6 +33,7 @@ _KNOWN_FORM = 120  # characters by which lines that differ only in numbers are t
 
 SURE = 0.3  # worth from which a line is shown though nothing shows that the run failed
 LEAST = -1.5  # worth from which a line of a failed run is shown whose words report no trouble
+BESIDE = -1.0  # worth from which a line is shown beside others
 
 _BASE = -1.7
 _WORDS = {"grave": 2.5, "bad": 1.7}
@@ -72,11 +73,12 @@ _FEWEST_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class TellingLine:
-    """A line, its stream and offset, how much it is worth, and why it may matter."""
+    """A line, its stream, offset and rank, how much it is worth, and why it may matter."""
 
     stream: int
     offset: int
     line: str
+    rank: int | None
     worth: float
     why: str
 
@@ -118,7 +120,7 @@ def telling_lines(facts: Facts, led: Collection[int] = (), *, sure: bool = False
         worth = max(_worth(item, facts.streams[item.stream]) for item in alike) + _of_ranks(alike, len(ranks))
         first = alike[0]  # of a number that is off, where it began
         if worth >= (SURE if sure else LEAST) or (not sure and harm_of_words(first.message) in _WORDS):
-            told.append(TellingLine(first.stream, first.offset, first.line, worth, _why(first)))
+            told.append(TellingLine(first.stream, first.offset, first.line, first.rank, worth, _why(first)))
     return sorted(told, key=lambda item: -item.worth)
 
 

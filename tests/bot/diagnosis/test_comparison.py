@@ -9,15 +9,18 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from bot.diagnosis.comparison import read_baseline, with_lines_of, without_estimates
+from bot.diagnosis.comparison import read_baseline, with_lines_of, without_bare, without_estimates
 from bot.diagnosis.diagnose import ComparisonOptions, diagnose_bundle, diagnose_paths
 from bot.rulebase.loader import knowledge
 from bot.store.baselines import drop, family_of, find, keep, listed, packed, unpacked
 from bot.store.database import Database, StoreError
 from bot.store.healthy_baseline import healthy
+from kb.anomalies.analyse import RunFindings
+from kb.anomalies.core.run import LineRef, RunEvent
 from kb.anomalies.core.severity_words import skeleton
+from kb.anomalies.events.ranking import RankedEvent
 from kb.anomalies.runs.baseline_diff import Baseline, Lookup
-from kb.model import Gap, Job
+from kb.model import Job
 from kb.report import EvidenceItem, Indicator, Indicators, Report, leaves_open
 
 KNOWN = knowledge()
@@ -111,8 +114,9 @@ def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
     """Lines of common healthy runs are excluded instead, and the report says so."""
     bundle = a_bundle(tmp_path / "b", baseline=False)
     report = diagnose_bundle(KNOWN, bundle, workers=1, compare=ComparisonOptions(always=True)).report
-    reason = "there was no good run of this job to compare with; lines that healthy runs of common frameworks also print were left out instead"
-    assert Gap("not_compared", "logs", reason) in report.gaps
+    [gap] = [gap for gap in report.gaps if gap.code == "not_compared"]
+    assert gap.reason.startswith("there was no good run of this job to compare with. ")
+    assert "of lines could not be filtered" in gap.reason
 
 
 @pytest.mark.parametrize(
@@ -292,3 +296,20 @@ def test_a_comparison_that_fails_costs_no_answer(known, tmp_path, monkeypatch, c
     assert "KeyError" in caplog.text
     with pytest.raises(KeyError):
         diagnose_paths(known, [tmp_path], compare=ComparisonOptions(always=True))
+
+
+def ranked(text: str, *why: str) -> RankedEvent:
+    """An event that stands out, and why."""
+    return RankedEvent(RunEvent(text, text, None, {}), 0.6, LineRef("a.log", 0, text), 0.7, 0.2, 0.5, False, why)
+
+
+def test_beside_a_cause_lines_without_a_reason_are_left_out_where_ranks_were_compared() -> None:
+    """Without a good run nothing but their words speaks for them; in one log, that is all there is."""
+    report = diagnose_text("GateError: it did not open\n")
+    found = RunFindings(
+        (ranked("audit hook failed once"), ranked("lamp 4 is lit", "only rank 5 printed this")), peers=8
+    )
+    assert [event.spot.text for event in without_bare(found, report).events] == ["lamp 4 is lit"]
+    assert without_bare(replace(found, peers=1), report).events == found.events
+    symptom = replace(report, diagnoses=(replace(report.diagnoses[0], role="symptom"),))
+    assert without_bare(found, symptom).events == found.events

@@ -83,7 +83,19 @@ def test_without_a_good_run_it_works_and_says_so() -> None:
     """A missing good run costs the filter, not the answer."""
     found = look(a_run(BROKEN))
     assert [BROKEN[1]] == [event.event.text for event in found.events]
-    assert found.said == ("there was no good run to compare with, so lines were not filtered",)
+    kinds = len(a_run(BROKEN).events)
+    assert found.said == (
+        (
+            "there was no good run of this job to compare with."
+            f" {kinds} kinds of lines could not be filtered and may be usual for this job."
+            " The surest are those that only some ranks or nodes printed"
+        ),
+    )
+
+
+def test_how_far_it_goes_with_one_log_and_no_good_run_is_told() -> None:
+    """Nothing can be compared: words and place are all there is."""
+    assert look(a_run(("n0", *BROKEN[1:]), nodes=1)).said[0].endswith("speak for those that are shown")
 
 
 def test_an_empty_good_run_and_one_of_another_job_are_not_used() -> None:
@@ -211,8 +223,14 @@ def test_what_any_of_several_good_runs_has_is_known_to_their_pool() -> None:
     assert odd[1] in [event.event.text for event in look(a_run(odd)).events]
     found = look(a_run(odd, BROKEN), pool=pool)
     assert [BROKEN[1]] == [event.event.text for event in found.events]
+    kinds = len(a_run(odd, BROKEN).events)
     assert found.said == (
-        "there was no good run of this job to compare with; lines that other jobs also print were left out instead",
+        (
+            "there was no good run of this job to compare with."
+            f" Other jobs print {kinds - 1} of its {kinds} kinds of lines, too; these were left out."
+            " 1 kind of lines could not be filtered and may be usual for this job."
+            " The surest are those that only some ranks or nodes printed"
+        ),
     )
 
 

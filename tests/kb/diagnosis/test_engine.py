@@ -163,8 +163,8 @@ def test_an_unknown_failure_gives_indicators() -> None:
 
 def test_indicators_are_few_and_of_different_shapes() -> None:
     """A thousand like lines are one indicator."""
-    noise = "".join(f"worker {n} cannot open file {n}\n" for n in range(100))
-    kinds = "".join(f"kind-{'abcdefghijklmn'[n]} failed\n" for n in range(14))
+    noise = "".join(f"ERROR worker {n} cannot open file '{n}'\n" for n in range(100))
+    kinds = "".join(f"ERROR kind-{'abcdefghijklmn'[n]} failed again\n" for n in range(14))
     found = report(noise + kinds + UNKNOWN)
     events = [event.what for event in found.indicators.events]
     assert len(events) + len(found.diagnoses[0].evidence) == SHOWN_LINES

@@ -68,7 +68,7 @@ def test_a_line_of_one_rank_is_worth_more_than_one_of_all() -> None:
 
 def test_an_unknown_failure_shows_no_more_than_five_lines() -> None:
     """Those of the diagnosis included, and none twice."""
-    kinds = "".join(f"kind-{'abcdefghijklmn'[n]} failed\n" for n in range(14))
+    kinds = "".join(f"ERROR: lamp '{'abcdefghijklmn'[n]}' is corrupt, code 4\n" for n in range(14))
     found = report(
         kinds
         + 'Traceback (most recent call last):\n  File "/srv/a.py", line 4, in take\n    go()\nGateError: no permit\n'
@@ -76,6 +76,32 @@ def test_an_unknown_failure_shows_no_more_than_five_lines() -> None:
     assert found.verdict == "no_match"
     shown = [*(item.text for item in found.diagnoses[0].evidence), *(item.what for item in found.indicators.events)]
     assert len(shown) == len(set(shown)) == 5
+
+
+PEER = 'Traceback (most recent call last):\n  File "/srv/b.py", line 9, in pull\n    go()\nGateError: Connection closed by peer\n'
+OWN = 'Traceback (most recent call last):\n  File "/srv/a.py", line 4, in take\n    go()\nGateError: silo 7 is empty\n'
+
+
+def lines_of(*texts: str) -> list[str]:
+    """The lines that are shown for logs of one rank each."""
+    refs = [StreamRef(f"rank-{n}.log", resource=Resource(rank=n)) for n in range(len(texts))]
+    streams = tuple(scanned(text, BOOK, ref) for text, ref in zip(texts, refs, strict=True))
+    found = diagnose(Evidence(streams=streams), BOOK)
+    quoted = found.diagnoses[0].evidence if found.diagnoses else ()
+    shown = [*(item.text for item in quoted), *(item.what for item in found.indicators.events)]
+    return [line for line in shown if "File" not in line]
+
+
+def test_what_peers_report_is_left_out_beside_a_rank_s_own_failure() -> None:
+    """They lost it; alone, that is all there is to show."""
+    assert lines_of(PEER, OWN, PEER.replace("9", "8")) == ["GateError: silo 7 is empty"]
+    assert any("closed by peer" in line for line in lines_of(PEER, STEPS, PEER.replace("9", "8")))
+
+
+def test_lines_of_little_worth_are_shown_only_alone() -> None:
+    """A bad word alone says little beside an exception."""
+    assert lines_of(f"lamp failed\n{OWN}") == ["GateError: silo 7 is empty"]
+    assert told("lamp failed\n") == ["lamp failed"]
 
 
 def test_a_run_that_may_be_healthy_shows_only_what_is_surely_trouble() -> None:
