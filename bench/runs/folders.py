@@ -18,7 +18,7 @@ MACHINE = "node-a"
 FRAMEWORKS = {
     "ddp": "pytorch ddp", "fsdp": "pytorch fsdp", "hf": "transformers trainer", "accel": "accelerate", "lit": "lightning",
     "ds": "deepspeed", "sft": "trl", "rayt": "ray train", "jaxw": "jax", "factory": "llama-factory",
-    "pre": "pytorch", "fab": "lightning fabric", "actors": "ray", "cls": "transformers trainer",
+    "pre": "pytorch", "roles": "pytorch pipeline", "spawned": "torch multiprocessing", "fab": "lightning fabric", "actors": "ray", "cls": "transformers trainer",
 }  # fmt: skip
 
 
