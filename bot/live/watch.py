@@ -64,7 +64,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """An event to show. `event`: votes, fault, went_on, degraded, gone, restarted, bundle, gap, called."""
+    """An event to show. `event`: votes, fault, went_on, degraded, gone, restarted, over, bundle, gap, called."""
 
     event: str
     time: float
@@ -77,7 +77,7 @@ class WatchOutcome:
     """How the watch ended.
 
     `called`: "stopped" for a run that was stopped, "ended" for one whose outcome is unknown, "" if nothing was found.
-    `pending`: a fault was seen, but the time was up before it was called.
+    `pending`: a fault or a sign of a hang was seen, but the time was up before it was called.
     """
 
     why: str
@@ -299,8 +299,12 @@ class Watch:
             return None
         if report.phase == "stopped":
             return self._call("stopped", "the run was stopped", look)
-        before = "the run had failed before the watch began: " if self._first_trouble(look) and over else ""
-        return self._call("fatal", f"{before}{report.summary}", look)
+        if not self._first_trouble(look):
+            return self._call("fatal", report.summary, look)
+        silent = "the fault was in the logs before the watch began, and nothing has been written since"
+        before = "the run had failed before the watch began" if over else silent
+        self._tell(WatchEvent("over", look.time, before))
+        return self._call("fatal", f"{before}: {report.summary}", look)
 
     def _first_trouble(self, look: ProbeResult) -> bool:
         """Whether the fault was present when the watch began and nothing has been written since."""
@@ -408,9 +412,15 @@ class Watch:
 
     def _timed_out(self) -> WatchOutcome:
         """End with the time. A fault that was seen and not withdrawn is not passed over, although nothing called it."""
-        if self._trouble is None or self._report is None:
+        if self._trouble is not None and self._report is not None:
+            seen = f"time is up; a fault was seen, but not whether the job survives it: {self._report.summary}"
+            return replace(self._left(seen), pending=True)
+        look = self._last
+        if look is None or not look.evidence.hang.suspected:
             return self._left("time is up, and nothing was found")
-        seen = f"time is up; a fault was seen, but not whether the job survives it: {self._report.summary}"
+        sign = next(f"{vote.probe}: {vote.detail}" for vote in look.evidence.hang.votes if vote.vote == "yes")
+        known = "" if look.found else "; none of its processes was seen on this host"
+        seen = f"time is up; one sign of a hang was seen, and nothing that confirms or explains it: {sign}{known}"
         return replace(self._left(seen), pending=True)
 
     def _left(self, why: str) -> WatchOutcome:

@@ -96,6 +96,8 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
     seen = state.seen or compare(parts.stacks, expected_ranks(facts), stillness_limits(state.limits))
     ordered = sorted(parts.stacks, key=lambda stack: (stack.time is not None, stack.time or 0.0, stack.source))
     sources = {item.resource.rank: item.source for item in ordered if not item.child}
+    if seen.fault == "collective_desync" and state.collectives is not None and state.collectives.culprits:
+        return  # of ranks that all wait, the recorders show which is missing: in a group, one that waits for it may be alone
     if seen.outliers and not seen.shared:
         for place, item in enumerate(seen.outliers[:MOST]):
             source = sources.get(item.rank, "stacks")

@@ -289,9 +289,13 @@ def _all_waiting(base: Comparison, groups: _RankGroups, crowd: int | None) -> Co
     if odd and (not half or any(groups.members[i][0].doing.context != main.doing.context for i, _ in odd)):
         odd.sort(key=lambda pair: (not pair[1], -len(groups.members[pair[0]]), pair[0]))
         sure = any(pair[1] for pair in odd) and not half
-        found = [_outlier(groups, i, item, words, sure=ok and not half) for i, ok in odd for item in groups.members[i]]
-        first = groups.members[odd[0][0]][0]
         rest: tuple[str, ...] = ("collective_timeout",) if sure else ("collective_timeout", "gpu_fault")
+        found = [
+            _apart(_outlier(groups, i, item, words, sure=ok and not half), rest)
+            for i, ok in odd
+            for item in groups.members[i]
+        ]
+        first = groups.members[odd[0][0]][0]
         context = f" ({first.doing.context})" if first.doing.context else ""
         reason = f"rank {first.rank}{context} {first.doing.reason}, while {words}"
         return _outlying(base, found, "collective_desync", rest, reason)
@@ -308,6 +312,11 @@ def _all_waiting(base: Comparison, groups: _RankGroups, crowd: int | None) -> Co
     return replace(
         base, fault=fault, alternatives=others, reason=f"all {groups.seen} ranks wait: rank {main.rank} {wording}"
     )
+
+
+def _apart(outlier: Outlier, others: tuple[str, ...]) -> Outlier:
+    """Return a waiting outlier with its fault: where it waits is no fault by itself, but the others wait elsewhere."""
+    return replace(outlier, doing=replace(outlier.doing, fault="collective_desync", alternatives=others))
 
 
 def _odd(group: list[_RankStack], groups: _RankGroups, crowd: int) -> bool | None:

@@ -83,7 +83,7 @@ def watch(
     """Watch a running job: hang probes, faults as they appear, and the final diagnosis.
 
     Exits 1 if a hang or fault is called, 16 if the job ended and whether it completed cannot be told, or if the time
-    was up before a fault in the logs was called.
+    was up before a fault in the logs or a sign of a hang was called.
     """
     from bot.cli.watch import WatchOptions, seconds
     from bot.cli.watch import watch as run

@@ -120,10 +120,10 @@ def test_with_ras_answers_it_is_called_within_a_minute(known, tmp_path):
 
 
 def test_where_only_one_probe_can_see_nothing_is_called(known, tmp_path):
-    """Without py-spy, silence alone is a suspicion: the evidence is stored, the missing tool named, the status 0."""
+    """Without py-spy, silence alone is a suspicion: the evidence is stored, the missing tool named, the status undecided."""
     job = Job(tmp_path / "logs", hangs_at=START + 60, spy=False)
     ran = watched(known, job, tmp_path / "kept", limit=600.0)
-    assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
+    assert (ran.outcome.called, status(ran.outcome)) == ("", 16)
     assert "pip install py-spy" in ran.first("gap").text
     assert ran.outcome.folder == tmp_path / "kept"
     last = [news_item for news_item in ran.news if news_item.event == "votes"][-1]
@@ -268,6 +268,24 @@ def test_a_watch_of_a_job_that_is_over_says_so(known, tmp_path):
     ran = watched(known, job, tmp_path / "kept")
     assert (ran.outcome.called, status(ran.outcome)) == ("fatal", 1)
     assert ran.outcome.why.startswith("the run had failed before the watch began")
+    assert ran.first("over").text == "the run had failed before the watch began"  # also where the fault was shown
+
+
+def test_a_fault_from_before_the_watch_is_dated_so_without_a_launcher(known, tmp_path):
+    """No line says that the job ended: only its fault is old, and nobody has written since."""
+    job = Job(tmp_path / "logs", ends_at=START - 30, lines={START - 29: (1, TRACE)})
+    ran = watched(known, job, tmp_path / "kept")
+    assert (ran.outcome.called, status(ran.outcome)) == ("fatal", 1)
+    assert ran.first("over").text.startswith("the fault was in the logs before the watch began")
+
+
+def test_a_sign_of_a_hang_at_the_end_of_the_time_is_not_passed_over(known, tmp_path):
+    """The logs of a job that runs elsewhere, or is over, have been silent for an hour: nothing proves either."""
+    job = Job(tmp_path / "logs", ends_at=START - 30)
+    ran = watched(known, job, tmp_path / "kept", limit=300.0)
+    assert (ran.outcome.called, status(ran.outcome)) == ("", 16)
+    assert ran.outcome.why.startswith("time is up; one sign of a hang was seen")
+    assert ran.outcome.why.endswith("none of its processes was seen on this host")
 
 
 def test_errors_that_a_job_logs_while_it_works_are_not_called(known, tmp_path):

@@ -58,6 +58,9 @@ def test_few_in_another_collective():
     other = f"barrier ({C10D}:4100){TRAIN}"
     found = compare(crowd(9, REDUCE, {4: other}))
     assert (found.fault, found.outlier_ranks) == ("collective_desync", "4")
+    assert (
+        found.outliers[0].doing.fault == "collective_desync"
+    )  # what its rule goes by, not that a collective takes long
     found = compare(crowd(4, REDUCE, {0: other, 1: other}))
     assert (found.fault, found.outlier_ranks) == ("collective_desync", "")
 

@@ -66,7 +66,7 @@ def counter_form(word: str, *, capture: bytes = b"step") -> ProgressFormat:
 # A counter in words that we do not know: "12/300" or "update 12 of 300" somewhere before the loss, or a number behind a
 # word for "step".
 _FRACTION = lazy_compile(
-    rb"(?P<word>[^\s\d\[\](){}:=/]{0,24})[\s\[(:=#]{0,4}(?<![\w/.:-])(?P<step>\d{1,12}) ?/ ?(?P<total>\d{1,12})(?![\w/:.-])"
+    rb"(?P<word>[^\s\d\[\](){}:=/]{0,24})[\s\[(:=#]{0,4}(?<![\w/.:-])(?P<step>\d{1,12}) ?/ ?(?P<total>\d{1,12})(?![\w/.-]|:\S)(?P<colon>:?)"
 )
 _OTHER_STEP = lazy_compile(
     "(?:[Ss]chritt|[ée]tape|[ÉE]tape|[Pp]asso?|[Шш]аг|[Kk]rok|(?<!\\w)it(?=[=:#])|步数?|迭代|ステップ|스텝)[ :=#]{0,3}(?P<step>\\d{1,12})"  # noqa: RUF001 - Russian
@@ -80,14 +80,17 @@ _OTHER_COUNTS = lazy_compile(
     + HELD_OUT_NAMES
     + rb")s?$"
 )
+_STEP_WORD = lazy_compile(rb"(?i)(?:global_?|train(?:ing)?_?)?(?:it(?:er(?:ation)?)?|step|update|batch)s?")
 _EPOCH_WORD = lazy_compile("(?i)(?:e|é|É|э)(?:po|по)".encode())
 
 
 def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:
     before, after = line_around(match)
     text = before[peel(before).end :][-300:]
-    place = next((item for item in _FRACTION.finditer(text) if int(item["step"]) <= int(item["total"])), None)
-    place = place or _COUNTED_OF.search(text)
+    fractions = [item for item in _FRACTION.finditer(text) if int(item["step"]) <= int(item["total"])]
+    # "[1/8] step 40/400": the rank of the ranks, or the epoch of the epochs, precedes the step
+    place = next((item for item in fractions if _STEP_WORD.fullmatch(item["word"])), None)
+    place = place or next((item for item in fractions if not item["colon"]), None) or _COUNTED_OF.search(text)
     named = _OTHER_STEP.search(text) if place is None else None
     found = place or named
     if found is None or (place and _OTHER_COUNTS.search(place["word"])):

@@ -17,6 +17,8 @@ LINES = [
         b"[I 04:11:08 r02] update 45 of 800: loss 0.6125, gnorm 0.5",
         {"step": 45, "total": 800, "loss": 0.6125, "grad_norm": 0.5, "format": "fraction_loss"},
     ),
+    (b"12:34:54 [2/3] it 39/400: train_loss=2.5", {"step": 39, "total": 400, "loss": 2.5, "format": "fraction_loss"}),
+    (b"[1/8] worker up, batch 7/90, loss: 0.5", {"step": 7, "total": 90, "loss": 0.5, "format": "fraction_loss"}),
     (b"step 40 of 60: loss 0.25", {"step": 40, "total": 60, "loss": 0.25, "format": "step_loss"}),
     (
         b"Epoch 2 | iter 20 step 5 | loss train: 2.5, val: n/a | iter time: 39.34 ms (step)",
