@@ -410,6 +410,16 @@ def test_recorders_name_who_is_missing() -> None:
     )
 
 
+def test_of_ranks_that_all_wait_the_recorders_know_better_who_is_missing() -> None:
+    """A rank may wait alone because one of its group is missing; where recorders name that one, its place tells nothing."""
+    places = stacks(WAITS, BARRIER, WAITS, WAITS)
+    [one] = shown(evidence(log(400.0)), NonLogEvidence(stacks=places), "stack_outlier")
+    assert (one.resource.rank, one.fields["class"], one.fields["shared"]) == (1, "collective_desync", "no")
+    parts = NonLogEvidence(stacks=places, rings=waiting(90.0))
+    assert shown(evidence(log(400.0)), parts, "stack_outlier") == []
+    assert [one.resource.rank for one in shown(evidence(log(400.0)), parts, "collective_culprit")] == [2]
+
+
 def test_ranks_that_disagree_are_shown_at_any_age() -> None:
     """Two sizes under one sequence number are wrong, however recent and in any phase."""
     rings = tuple(ring(rank, 9, 8, 2.0, numel=32 if rank == 3 else 64) for rank in range(4))
