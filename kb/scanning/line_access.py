@@ -12,6 +12,7 @@ from kb.parsers.logs.speakers import HEAD, writer
 from kb.parsers.logs.structured import stamp_of
 from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import INVALID
 
 LONGEST_STRUCTURED = 2048  # bytes of a JSON line in which its time is searched
 LONGEST_LINE = 64 * 1024
@@ -19,6 +20,7 @@ _OF_OTHER_RANKS = (
     *(b" ", b"\x1b", *(b"[%d" % digit for digit in range(10)), b"[proc", b"[Proc", b"[jax", b"[R", b"[r"),
     *(b"process_index=", b"(worker_", b"(process_"),
 )
+_ESCAPED = lazy_compile("[\udc80-\udcff]")
 _LABEL = lazy_compile(rb"[a-z][\w.-]{1,80} \d{1,6}: ")  # of HPE's mpiexec: the host and the rank
 
 
@@ -145,3 +147,11 @@ def first_time(head: bytes, year: int | None) -> float | None:
 def decode(value: bytes) -> str:
     """Decode text as UTF-8, replacing invalid bytes."""
     return value.decode("utf-8", errors="replace")
+
+
+def decode_in_size(value: bytes) -> str:
+    """Decode text as UTF-8, with `INVALID` for each invalid byte, so that the text is as long in bytes as before."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return _ESCAPED.sub(INVALID, value.decode("utf-8", "surrogateescape"))

@@ -15,7 +15,15 @@ from kb.parsers.logs.stages import STAGES
 from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import HitCollector
 from kb.scanning.iteration_lines import IterationLines
-from kb.scanning.line_access import LONGEST_LINE, add_owned, decode, first_time, line_at, owned_lines, time_of_line
+from kb.scanning.line_access import (
+    LONGEST_LINE,
+    add_owned,
+    decode_in_size,
+    first_time,
+    line_at,
+    owned_lines,
+    time_of_line,
+)
 from kb.scanning.matcher import Matcher
 from kb.scanning.plan import ScanPlan
 from kb.scanning.structure_collector import StructureCollector
@@ -83,8 +91,8 @@ class Scanner:
             marks=bounded_marks(self._marks),
             first_time=self._first_time,
             last_time=self._last_time(),
-            head=decode(self._head),
-            tail=decode(self._tail[1]),
+            head=decode_in_size(self._head),
+            tail=decode_in_size(self._tail[1]),
             tail_offset=self._tail[0],
         )
 

@@ -26,6 +26,9 @@ LAST_POINTS = 64
 SIZED_POINTS = 16
 BESIDE = frozenset({"used", "rate", "loss_scale", OWN})  # forms of auxiliary lines, often many per step
 TEXT = 16 * 1024
+INVALID = "\x1a"  # in the kept text, for each byte that is no UTF-8: as long as the byte
+SHOWN_INVALID = "\ufffd"
+NOISE = 0.4  # share of the characters that are no text, from which a line is binary data
 SHARED_TAIL = 4 * TEXT  # for a log of many ranks, whose tail contains the last lines of all of them
 
 _T = TypeVar("_T")
@@ -125,7 +128,7 @@ def head_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
 
 
 def kept_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
-    """Yield the lines at both ends of a stream in order, each once and with its offset.
+    """Yield the lines of text at both ends of a stream in order, each once and with its offset.
 
     Where the tail begins within a line, that line is left out unless the head has it whole.
     """
@@ -141,9 +144,17 @@ def lines_between(summary: StreamSummary, low: int, high: int) -> Iterator[tuple
 
 
 def _with_offsets(lines: Iterable[str], offset: int) -> Iterator[tuple[int, str]]:
+    """Yield lines of text with their offsets; binary data between them is left out."""
     for line in lines:
-        yield offset, line
+        if INVALID not in line:
+            yield offset, line
+        elif not _is_noise(line):
+            yield offset, line.replace(INVALID, SHOWN_INVALID)
         offset += _size(line) + 1
+
+
+def _is_noise(line: str) -> bool:
+    return sum(not character.isprintable() for character in line) > NOISE * len(line)
 
 
 def _size(text: str) -> int:

@@ -31,6 +31,7 @@ from kb.scanning.summary import (
     lines_between,
     merge,
     series_of,
+    tail_lines,
 )
 from tests.support.kb_samples import hits, place, rulebook, scanned
 
@@ -228,6 +229,13 @@ def test_each_line_at_both_ends_once_and_whole(
     summary = StreamSummary(REF, head=head, tail=tail, tail_offset=offset)
     assert list(kept_lines(summary)) == expected
     assert list(lines_between(summary, 4, 9)) == [item for item in expected if 4 <= item[0] < 9]
+
+
+def test_invalid_bytes_move_no_line_and_binary_data_is_no_line() -> None:
+    """Offsets are those in the log, whatever is not UTF-8 before them."""
+    data = b"one\n\xff\xfe\x80\x00\x07\xc3\n" + "twö".encode() + b"\xff cups\nthree\n"
+    kept = [(at, line) for at, line in tail_lines(scanned(data, rulebook())) if line]
+    assert kept == [(0, "one"), (11, "twö\ufffd cups"), (data.index(b"three"), "three")]
 
 
 def test_lines_of_a_scanned_log_are_whole() -> None:

@@ -34,6 +34,8 @@ def test_the_header_of_a_thread_s_traceback_is_no_event(line: str, *, part: bool
         ("make: *** [Makefile:4: rank-2] Error 17", False),
         ("E0301 preemption_sync_manager.cc:159] Failed to cancel preemption barrier: FAILED_PRECONDITION", True),
         ("coordination_service_agent.cc:289] Polled an error from coordination service", True),
+        ("scripts/train.py FAILED", True),
+        ("part 19: file write failed", False),
     ],
 )
 def test_what_a_parent_or_a_service_says_of_a_failure_is_its_consequence(line: str, *, follows: bool) -> None:
