@@ -15,7 +15,7 @@ from kb.facts.log.stages import LONG_SINCE
 from kb.facts.log.stream_facts import PROGRESS_AFTER
 from kb.facts.patterns.signals import Signal
 from kb.facts.steps.epoch_counts import epoch_of, furthest
-from kb.facts.steps.training_series import shows_a_step
+from kb.facts.steps.training_series import counts_few, shows_a_step
 from kb.model import Phase, ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
 from kb.report import Diagnosis, Progress
@@ -30,6 +30,8 @@ _REFUSES = lazy_compile(r"TypeError: (?:[\w<>]{1,80}\.){0,4}(?P<function>\w{1,80
 _LAUNCHER = lazy_compile(
     r"torch/distributed/(?:run|launch|elastic/\S{1,60}|launcher/\S{1,40})\.py:\d|(?:deepspeed/launcher|accelerate/commands)/\S{1,60}\.py:\d"
 )
+_OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError", "SyntaxError"})
+_IMPORT = lazy_compile(r"(?:import|from) \w")
 _BEFORE_INIT = (None, "launch", "data_load")  # a later line may follow them unmarked: the rest of the start
 _BEFORE_LOAD = (None, "launch", "init", "data_load")
 _BEFORE_DATA = (None, "launch", "init", "checkpoint_load")
@@ -47,6 +49,8 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         earlier = (finding.first for finding in ranked.findings if precedes(finding.first, first) == 1.0)
         first = min(earlier, key=lambda signal: (signal.stream != first.stream, signal.offset), default=first)
     stage, step = first.stage, first.iteration
+    if _imports_at_start(first, facts):  # the steps in the log are those of another process
+        return "init", None
     lasts = best.fault.outlives and not facts.streams[first.stream].in_traceback(first.offset)
     if lasts and first.kind == "line" and facts.streams[first.stream].evaluates(first.offset, first.line):
         return "evaluating", step
@@ -63,14 +67,18 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
     begun = _has_stepped(first, facts)
     announced = stage == "iterating" and not begun  # the line before the loop, or its bar at 0, shows no step
     shown = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts)
-    stage = shown or (None if announced else stage)
-    if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(first.line)):
+    stage = _of_checkpoints(shown or (None if announced else stage), best)
+    return stage, _last_step(first, step, facts) if begun else None
+
+
+def _of_checkpoints(stage: Stage | None, best: Finding) -> Stage | None:
+    """Return the stage of a fault; where a line or the class shows that a checkpoint was written or read, that."""
+    line = best.first.line
+    if stage in (None, "iterating") and (best.fault.id == "checkpoint_save" or _WRITES.search(line)):
         stage = "saving"
     if stage in _BEFORE_LOAD and best.fault.id == "checkpoint_load":
         stage = "checkpoint_load"
-    if stage == "iterating" and _OF_CHECKPOINT.search(first.line):
-        stage = "saving"
-    return stage, _last_step(first, step, facts) if begun else None
+    return "saving" if stage == "iterating" and _OF_CHECKPOINT.search(line) else stage
 
 
 def ended_in(
@@ -104,11 +112,11 @@ def place_in_epoch(signal: Signal, facts: Facts) -> tuple[ProgressPoint, int | N
     if not signal.survived and stream.steps_after(signal.offset) < PROGRESS_AFTER:
         own = of_attempt(signal, facts)
         last = own.last_point() if own.in_epochs else None
-        return None if last is None else (last, own.last_epoch())
+        return None if last is None or counts_few(last) else (last, own.last_epoch())
     begun, _ = stream.attempt(signal.offset)
     before = [point for point in stream.points if begun <= point.offset <= signal.offset]
     place = furthest(before, stream.in_epochs)
-    return None if place is None else (place, epoch_of(before, place))
+    return None if place is None or counts_few(place) else (place, epoch_of(before, place))
 
 
 def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
@@ -151,6 +159,17 @@ def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None
     started = (start_activity(_innermost_first(item)) for item in _raised(signal, facts))
     shown: Stage | None = next(filter(None, started), None)
     return shown if stage in (_BEFORE_INIT if shown == "init" else _BEFORE_DATA) else None
+
+
+def _imports_at_start(signal: Signal, facts: Facts) -> bool:
+    """Whether a traceback begins at an import of the program's own first file, which runs before anything else of it."""
+    for item in _raised(signal, facts):
+        outer = str(item.fields.get("frames") or "").partition("\n")[0]
+        shown = (line.partition("\t") for line in str(item.fields.get("sources") or "").splitlines())
+        source = next((source for place, _, source in shown if place == outer), "")
+        if outer.endswith(" in <module>") and item.fields.get("type") in _OF_IMPORTS and _IMPORT.match(source):
+            return True
+    return False
 
 
 def _has_stepped(signal: Signal, facts: Facts) -> bool:
@@ -208,6 +227,8 @@ def _is_linked(exception: Structure) -> bool:
 def _last_step(signal: Signal, step: int | None, facts: Facts) -> int | None:
     """Return the last step of the line's attempt if the line ended it, otherwise the step before the line."""
     last = of_attempt(signal, facts).last_point()
+    if last is not None and counts_few(last):
+        return None
     if last is None or last.step is None or step is None or signal.survived:
         return step
     known = signal.time is not None and last.time is not None

@@ -189,7 +189,7 @@ def _score(
             _proven_earlier(entry.first, other.first, facts) for other in shown if _separate(entry, other)
         ):
             reasons.append(CAME_FIRST)
-    causes = [rival for rival in others if explains(rival, entry) and not explains(entry, rival)]
+    causes = [rival for rival in rivals if explains(rival, entry) and not explains(entry, rival)]
     causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, entry.first)]
     if causes:
         score += EXPLAINED

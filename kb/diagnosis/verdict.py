@@ -15,7 +15,7 @@ from kb.facts.log.run_ends import from_tracker, is_fatal, is_frame, of_helper, s
 from kb.facts.log.stages import LONG_SINCE, exit_lines
 from kb.facts.log.stream_facts import StreamFacts
 from kb.facts.patterns.signals import Signal
-from kb.facts.steps.training_series import BAR, shows_a_step
+from kb.facts.steps.training_series import BAR, counts_few, shows_a_step
 from kb.model import OF_MACHINES, Phase, ProgressPoint, Stage, Structure, Verdict
 from kb.parsers.logs.exceptions.frames import frame_of_line
 from kb.parsers.logs.exceptions.survived import thread_of_tracker
@@ -155,6 +155,8 @@ def _bad(structure: Structure) -> bool:
 def progress(facts: Facts) -> Progress:
     """Return how far the run got, and its last complete checkpoint."""
     last = facts.last_point()
+    if last is not None and counts_few(last):
+        last = None
     ends_of_logs = [point for s in facts.streams if (point := s.summary.series.last) and point.time]
     if last is not None:  # an undated line, such as that of a bar, is not as old as another line
         ends_of_logs = [last, *(point for point in ends_of_logs if point.step == last.step)]

@@ -46,6 +46,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "first_step": ("before",),
     "guard": ("yes",),  # the innermost frame only checks a condition and raises an AssertionError
     "frame": (),  # the innermost of the run's own code, of its exception
+    "at": (),  # that frame and, if it only calls what raised the exception, the innermost of whatever code
     "numbers": ("bad",),  # most lines before its traceback report values that are not finite
     "waits": (),  # the different collectives in which its ranks wait, such as "rank 0 in ALLGATHER (number 12), rank 1 in ..."
     "crash_stack": ("none",),  # of crashes: no log of the job has a stack that a crash printed
@@ -64,6 +65,10 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "sender_uid": (),  # of the process that sent a signal
     "worker_ip": (),  # of a worker process that the line names
     "worker_pid": (),
+    "own_folder": (),  # the folder above the failing code that has the name of the module that is not found
+    "store": ("yes",),  # its traceback opens the store at which the ranks of torch.distributed meet
+    "time_limit": (),  # what the log states of the limit and the time used, such as "-W 2000, run time 120010 s"
+    "asks": ("package", "file"),  # of a failed import: the file that asks is the module that lacks the name
     "missing": (),
     "missing_too": (),  # another file that a later exception of the same log says is missing
     "temp": ("yes",),  # it lies in a folder with the name of one that programs make for themselves
@@ -75,6 +80,18 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "install_error": (),  # its first error that passes on no other one
     "conflict": (),  # what pip said of the package that does not fit
     "says": (),  # the message of the exception, option parser or assertion, cut
+    "absent": (
+        "key",
+        "attribute",
+        "module",
+        "none",
+        "name",
+        "argument",
+        "needs",
+        "message",
+    ),  # what an exception of Python says is not there
+    "absent_name": (),  # its name
+    "absent_from": (),  # the type, module or function that lacks it, or was not given it
     "connection": ("name", "no_route", "refused", "timed_out", "tls", "broken"),
     "memory": ("capped", "fragmented", "others", "pieces", "full"),  # what the message of a failed allocation shows
     "holder": ("own", "others"),  # who holds it: this process alone, or others on the device as well
@@ -83,10 +100,10 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "foreign": (),
     "cap": (),
     "loss": ("never_finite", "exploded", "at_times", "broke"),  # of faults of the loss only, as the next four
-    "good_step": (),
-    "bad_step": (),
-    "nan_step": (),  # the first without a finite loss
-    "norm": ("broke",),  # of the gradient norm, where the loss says nothing; with its two steps
+    "good_at": (),  # a step or epoch, such as "step 56"
+    "bad_at": (),
+    "nan_at": (),  # the first without a finite loss
+    "norm": ("broke", "never_finite"),  # of the gradient norm, where the loss says nothing; with its two steps
     "good_norm": (),
     "bad_norm": (),
     "loss_course": (),  # the values of the loss that show how it broke, such as "0.21 at step 56, nan at step 63"

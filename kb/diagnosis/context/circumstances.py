@@ -35,6 +35,9 @@ OF_LINE = frozenset(
         "free",
         "says",
         "sizes",
+        "absent",
+        "absent_name",
+        "absent_from",
     }
 )  # of what the decisive line states (kb.diagnosis.context.line_words)
 

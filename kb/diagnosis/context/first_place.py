@@ -8,7 +8,16 @@ from collections.abc import Set as AbstractSet
 from kb.diagnosis.context.bad_numbers import reports_bad_numbers
 from kb.diagnosis.context.circumstances import OF_LINE
 from kb.diagnosis.context.crash_frame import crash_frame
-from kb.diagnosis.context.own_frame import CodePlace, loading_process, own_frame, raising_frame
+from kb.diagnosis.context.own_frame import (
+    CodePlace,
+    asks_itself,
+    loading_process,
+    opens_store,
+    own_folder,
+    own_frame,
+    raising_frame,
+    shakes_hands,
+)
 from kb.diagnosis.context.waits import different_waits
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
@@ -16,12 +25,17 @@ from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.log.chained_exceptions import LINK, structure_start
 from kb.facts.patterns.signals import Signal
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import lines_between, tail_lines
+from kb.scanning.summary import kept_lines, lines_between, tail_lines
 
 _DUMPED = lazy_compile(r"\(core dumped\)")  # a shell's line, which no frames follow
 # frames as MPI, UCX, TVM, gdb and the C library print them
 _FRAMES = lazy_compile(r"#\d{1,3} |\[ ?\d{1,3}\] /|==== backtrace|\b\d{1,3} {1,8}0x[0-9a-f]{6,}|\(\+0x[0-9a-f]{2,12}\)")
 _NEAR = 4096  # bytes from the line that announces a download to that of its failure
+_DIRECTIVE = 200  # characters of a directive of a job script, or of a line of the scheduler's report
+_ASKED = lazy_compile(
+    r"\s{0,8}#(?:BSUB|SBATCH|PBS|\$)\s{1,8}((?:-W|-t|--time|-l walltime|-l h_rt)[ =]{1,3}[\d:-]{1,20})(?=\s|$)"
+)
+_RAN = lazy_compile(r"\s{0,8}Run time ?:\s{1,60}(\d{1,9}) sec")
 _TARGET = lazy_compile(
     r"\b(?i:(?:download|copy|extract|unpack|writ|sav)ing)\b.{1,300}? (?:to|into) [\"']?((?:/|\.{1,2}/|~/)[\w./~@%+=-]{1,200})"
 )
@@ -34,12 +48,13 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
     told = (
         first.kind in LAUNCHER_KINDS and sum(1 for _ in facts.of_kind("job")) > 1
     )  # the rank may have a log of its own
-    place = own_frame(first, facts) if asked & {"frame", "calls", "in_library"} else CodePlace()
+    place = own_frame(first, facts) if asked & {"frame", "at", "calls", "in_library"} else CodePlace()
     frame, calls = (place.caller, True) if place.caller and "raising" in asked else (place.frame, place.calls)
     found = {
         "log": "" if told else facts.streams[first.stream].summary.ref.uri,
         "pid": str(pid) if pid is not None else "",
         "frame": frame or (crash_frame(first, facts) if "crash_stack" in asked else ""),
+        "at": _at(frame, raising_frame(first, facts), calls=calls) if "at" in asked else "",
         "calls": "yes" if calls else "",
         "raising": raising_frame(first, facts) if "raising" in asked else "",
         "in_library": "yes" if place.in_library and not place.caller else "",
@@ -50,10 +65,19 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         from kb.diagnosis.context.line_words import of_lines, with_end  # noqa: PLC0415 - few rules ask for what a line states
 
         found |= with_end(of_lines(best.signals, asked), _others(ranked))
+    if found.get("connection") == "timed_out" and shakes_hands(first, facts):
+        found["connection"] = "tls"
     if "path" in asked and not found.get("path"):
         found["path"] = _saved_to(first, facts) or _written_to(first, facts)
     found |= _of_few(best.captures.get("package"), first, facts, asked)
     return {name: value for name, value in found.items() if value}
+
+
+def _at(frame: str, raising: str, *, calls: bool) -> str:
+    """Return where to look for what an exception is about: the run's own frame and, if it only calls what raised it, the innermost one."""
+    if not frame or not raising or not calls or raising == frame:
+        return frame or raising
+    return f"{frame} (raised at {raising})"
 
 
 def _of_few(package: str | None, first: Signal, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
@@ -134,11 +158,24 @@ def _missing_too(first: Signal, facts: Facts) -> str:
     return ""
 
 
+def _time_limit(first: Signal, facts: Facts) -> str:
+    """Return what the start and the end of a log state of the job's time limit and of the time that it ran; empty without it."""
+    summary = facts.streams[first.stream].summary
+    lines = [line[:_DIRECTIVE] for _, line in kept_lines(summary)]
+    asked = [found[1] for line in lines if (found := _ASKED.match(line)) is not None]
+    ran = [found[1] for line in lines if (found := _RAN.match(line)) is not None]
+    return ", ".join(filter(None, (asked[0] if len(set(asked)) == 1 else "", f"run time {ran[-1]} s" if ran else "")))
+
+
 # what only some rules ask for, of the first line of a finding
 _LOOK_UPS: Mapping[str, Callable[[Signal, Facts], str]] = {
     "loader": loading_process,
     "numbers": lambda first, facts: "bad" if reports_bad_numbers(first, facts) else "",
     "waits": different_waits,
+    "asks": asks_itself,
+    "time_limit": _time_limit,
+    "store": opens_store,
+    "own_folder": own_folder,
     "crash_stack": _crash_stack,
     "looked_for": _looked_for,
     "missing_too": _missing_too,

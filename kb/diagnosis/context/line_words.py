@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from kb.diagnosis.context.error_names import of_error
 from kb.diagnosis.context.package_names import package_of
 from kb.facts.patterns.signals import Signal
 from kb.parsers.logs.progress.quantities import memory_of
@@ -107,6 +108,15 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
         found |= _memory(signals)
     if "device_name" in asked:
         found["device_name"] = _devices(signals)
+    return {**found, **_of_messages(signals, asked)}
+
+
+def _of_messages(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str, str]:
+    """Return what the message of an exception says, and what it names as absent."""
+    found: dict[str, str] = {}
+    if asked & {"absent", "absent_name", "absent_from"}:
+        raised = ((item.captures.get("type", ""), item.captures.get("message", "")) for item in _raised(signals))
+        found |= next(filter(None, (of_error(kind, message) for kind, message in raised)), {})
     if "says" in asked:
         found["says"] = next(filter(None, map(_said, _raised(signals))), "")
     return found

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kb.diagnosis.context.line_words import missing_in
+from kb.diagnosis.context.own_frame import exceptions_at
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
 from kb.facts.job_facts import Facts
 from kb.facts.log.chained_exceptions import structure_start
 from kb.facts.patterns.signals import Signal
+from kb.parsers.logs.lines import plain
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import head_lines, kept_lines
@@ -54,6 +56,8 @@ _FOLDERS = frozenset(
     )
 )  # as the first part, a path and no owner
 _SUFFIX = lazy_compile(r"\.(?:json|jsonl|ya?ml|py|sh|txt|md|bin|pt|pth|ckpt|csv|log|git)$")
+_TRACKERS = lazy_compile(r"(?i)\b(?:wandb|mlflow|comet_ml|comet|neptune|clearml)\b")
+_TRACKER = lazy_compile(r"(?i)\W{0,8}(?:wandb|mlflow|comet|neptune|clearml)\b")
 _ANY_HOST = frozenset({"0.0.0.0", "127.0.0.1", "localhost"})  # noqa: S104 - compared, not bound to
 
 
@@ -86,6 +90,8 @@ def named_beside(ranked: Ranked, facts: Facts, told: str) -> Iterator[str]:
     message = f"{first.line}\n{first.captures.get('message', '')}"[:_MESSAGE]
     own = f"{told}\n{message[:_SHOWN]}"
     lines = [line[:_LINE] for line in _beside(ranked, facts)]
+    if not _of_tracker(ranked, facts, message):
+        lines = [line for line in lines if not _TRACKER.match(line)]
     asked_hub = fault in _OF_HUBS and not _LOCAL.search(message)
     models = list(_repository(ranked, facts, message, lines)) if asked_hub and not _repositories([own]) else []
     for kind in _SHAPES:
@@ -97,6 +103,13 @@ def named_beside(ranked: Ranked, facts: Facts, told: str) -> Iterator[str]:
         yield from _missing_files(message, list(_chain(ranked, facts)) if chain else lines)
     if fault == "port_in_use" and (port := best.captures.get("to_port") or best.captures.get("port")):
         yield from _address(port, own, lines)
+
+
+def _of_tracker(ranked: Ranked, facts: Facts, message: str) -> bool:
+    """Whether a fault is one of an experiment tracker, by its message or its traceback: else the tracker's lines are about other things."""
+    first = ranked.best.first
+    frames = (str(item.fields.get("frames") or "") for item in exceptions_at(first, facts))
+    return any(_TRACKERS.search(text) is not None for text in (message, *frames))
 
 
 def _only(kind: _Named, told: str, own: str, message: str, lines: Iterable[str]) -> Iterator[str]:
@@ -133,7 +146,7 @@ def _address(port: str, own: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _repositories(lines: Iterable[str]) -> set[str]:
-    found = {match[1] for line in lines for match in _REPOSITORY.finditer(line)}
+    found = {match[1].rstrip(".") for line in lines for match in _REPOSITORY.finditer(line)}
     return {name for name in found if name.partition("/")[0].lower() not in _FOLDERS and not _SUFFIX.search(name)}
 
 
@@ -161,7 +174,7 @@ def _beside(ranked: Ranked, facts: Facts) -> Iterator[str]:
     of_file = stream.summary.ref.resource.rank
     for offset, line in kept_lines(stream.summary):
         if _close(offset, low, high) and first.resource.rank in (of_file, peel(line[:_LINE].encode()).rank):
-            yield line
+            yield plain(line[:_LINE].encode()).decode(errors="replace")
 
 
 def _chain(ranked: Ranked, facts: Facts) -> Iterator[str]:

@@ -18,9 +18,10 @@ def of_losses(first: Signal, facts: Facts) -> Mapping[str, str]:
     """Return words about the losses of the log of a signal, or of the log with the most.
 
     `loss`: how it broke, "never_finite" (no finite value before), "exploded" (finite, and out of all proportion before),
-    "at_times" (finite values between others that are not, and none out of proportion) or "broke"; `good_step` and `bad_step`: the logged steps between which it broke; `nan_step`: the first that is not finite;
-    `loss_course`: the values that show it; `last_loss` and `last_step`: the end. Where the loss did not break, `norm`,
-    `good_norm` and `bad_norm` say how the gradient norm did.
+    "at_times" (finite values between others that are not, and none out of proportion) or "broke"; `good_at` and `bad_at`: the logged
+    steps, or epochs, between which it broke; `nan_at`: the first that is not finite; `loss_course`: the values that show it;
+    `last_loss` and `last_step`: the end. Where the loss did not break, `norm` ("broke", or "never_finite"), `good_norm` and `bad_norm`
+    say how the gradient norm did.
     """
     losses = _losses(first, facts)
     broken = _broken(losses) if losses else {}
@@ -30,12 +31,14 @@ def of_losses(first: Signal, facts: Facts) -> Mapping[str, str]:
 
 
 def _broken_norms(first: Signal, facts: Facts) -> Mapping[str, str]:
-    """Return between which steps the gradient norm broke in the log of a signal; nothing if it never or always was finite."""
+    """Return between which steps the gradient norm broke in the log of a signal, or that it never was finite; nothing if it ends finite."""
     norms = [point for point in facts.streams[first.stream].points if point.grad_norm is not None]
     finite = [at for at, point in enumerate(norms) if math.isfinite(point.grad_norm or 0.0)]
-    if not finite or finite[-1] == len(norms) - 1:
+    if not norms or (finite and finite[-1] == len(norms) - 1):
         return {}
-    return {"norm": "broke", "good_norm": _step(norms[finite[-1]]), "bad_norm": _step(norms[finite[-1] + 1])}
+    if not finite:
+        return {"norm": "never_finite"}
+    return {"norm": "broke", "good_norm": _place(norms[finite[-1]]), "bad_norm": _place(norms[finite[-1] + 1])}
 
 
 def _losses(first: Signal, facts: Facts) -> list[ProgressPoint]:
@@ -50,17 +53,17 @@ def _broken(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
         return {}
     before = [point for point in losses[:ends] if _finite(point)]
     if not before:
-        return {"loss": "never_finite", "bad_step": _step(losses[0])}
+        return {"loss": "never_finite", "bad_at": _place(losses[0])}
     at_times = _at_times(losses)
     if at_times:
         return at_times
     least = min(abs(point.loss or 0.0) for point in before) or 1e-9
     if abs(before[-1].loss or 0.0) < EXPLODED * least:
-        broke = {"loss": "broke", "good_step": _step(before[-1]), "bad_step": _step(losses[ends])}
+        broke = {"loss": "broke", "good_at": _place(before[-1]), "bad_at": _place(losses[ends])}
         return {**broke, **_course(before[-1:], losses[ends])}
     calm = next(at for at in range(len(before) - 1, -1, -1) if abs(before[at].loss or 0.0) < GROWING * least)
     onset = before[calm + 1] if calm + 1 < len(before) else losses[ends]
-    exploded = {"loss": "exploded", "good_step": _step(before[calm]), "bad_step": _step(onset)}
+    exploded = {"loss": "exploded", "good_at": _place(before[calm]), "bad_at": _place(onset)}
     return {**exploded, **_course(dict.fromkeys((before[calm], before[-1])), losses[ends])}
 
 
@@ -75,17 +78,25 @@ def _at_times(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
     if any(abs(point.loss or 0.0) >= GROWING * abs(good.loss or 0.0) for point in losses if _finite(point)):
         return {}
     words = ", ".join(f"{point.loss:.4g}{_at(point)}" for point in (good, bad[0][0], again))
-    return {"loss": "at_times", "bad_step": _step(bad[0][0]), "loss_course": words}
+    return {"loss": "at_times", "bad_at": _place(bad[0][0]), "loss_course": words}
 
 
 def _course(finite: Iterable[ProgressPoint], lost: ProgressPoint) -> Mapping[str, str]:
     """Return the values that show how the loss broke, and the first step without a finite one."""
     parts = [f"{point.loss:.4g}{_at(point)}" for point in finite]
-    return {"loss_course": ", ".join([*parts, f"{lost.loss}{_at(lost)}"]), "nan_step": _step(lost)}
+    return {"loss_course": ", ".join([*parts, f"{lost.loss}{_at(lost)}"]), "nan_at": _place(lost)}
 
 
 def _at(point: ProgressPoint) -> str:
-    return "" if point.step is None else f" at step {point.step}"
+    place = _place(point)
+    return f" {'in' if place.startswith('epoch') else 'at'} {place}" if place else ""
+
+
+def _place(point: ProgressPoint) -> str:
+    """Return the step of a line, or the epoch of one that counts only epochs; empty if it counts neither."""
+    if point.step is not None:
+        return f"step {point.step}"
+    return f"epoch {point.epoch:g}" if point.epoch is not None else ""
 
 
 def _finite(point: ProgressPoint) -> bool:

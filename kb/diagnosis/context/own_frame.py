@@ -34,6 +34,11 @@ _LOOKS_UP = lazy_compile(r"__(?:getattr|getattribute|getitem|missing)__")
 _FETCHES = lazy_compile(r"torch/utils/data/_utils/fetch\.py:\d{1,6} in fetch")
 _IN_WORKER = lazy_compile(r"torch/utils/data/_utils/worker\.py|in DataLoader worker process")
 _MESSAGE = lazy_compile(r", ?\(?[frb]{0,2}[\"'].*")  # of an assertion, behind what it checks
+_MODULE_FILE = lazy_compile(r"\(([^()\n]{1,300}\.py)\)\s*$")
+_STORE = lazy_compile(
+    r"torch/distributed/rendezvous\.py:\d{1,6} in _(?:tcp|env)_rendezvous_handler|_create_c10d_store$"
+)
+_NO_MODULE = lazy_compile(r"No module named ['\"]?(\w{1,80})")
 _DEEP = 4  # frames of other libraries below, from which on the run's own line does not show what failed
 _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown
@@ -106,6 +111,43 @@ def raising_frame(signal: Signal, facts: Facts) -> str:
     """Return the innermost frame of the traceback with a line, of the run's code or a library; empty without one."""
     raised = (str(item.fields.get("frames") or "").splitlines() for item in exceptions_at(signal, facts))
     return next((shown_frame(frames[-1]) for frames in raised if frames), "")
+
+
+def asks_itself(signal: Signal, facts: Facts) -> str:
+    """Return whether the import that failed stands in the very module that lacks the name: a "package" or a "file"; else empty."""
+    for item in exceptions_at(signal, facts):
+        lacks = _MODULE_FILE.search(str(item.fields.get("message") or ""))
+        frames = str(item.fields.get("frames") or "").splitlines()
+        at = _FRAME.fullmatch(frames[-1]) if frames else None
+        if lacks is not None and at is not None and at["file"].rpartition(":")[0] == lacks[1]:
+            return "package" if lacks[1].endswith("__init__.py") else "file"
+    return ""
+
+
+def shakes_hands(signal: Signal, facts: Facts) -> bool:
+    """Whether a traceback ends in the handshake of TLS: the connection itself was made."""
+    frames = (str(item.fields.get("frames") or "") for item in exceptions_at(signal, facts))
+    return any(found.endswith(" in do_handshake") for found in frames)
+
+
+def opens_store(signal: Signal, facts: Facts) -> str:
+    """Return "yes" if a traceback ends in the store at which the ranks of torch.distributed meet; else empty."""
+    frames = (str(item.fields.get("frames") or "") for item in exceptions_at(signal, facts))
+    return "yes" if any(_STORE.search(found.rpartition("\n")[2]) for found in frames) else ""
+
+
+def own_folder(signal: Signal, facts: Facts) -> str:
+    """Return the folder with the name of the module that was not found, if the run's own code that asked for it lies below it; else empty."""
+    for item in exceptions_at(signal, facts):
+        module = _NO_MODULE.search(str(item.fields.get("message") or ""))
+        parts = frames_of(item) if module is not None else None
+        if (
+            module is not None
+            and parts is not None
+            and (lies := re.search(rf"^(?:.*[/\\\\])?{module[1]}(?=[/\\\\])", parts.own["file"]))
+        ):
+            return lies[0]
+    return ""
 
 
 def loading_process(signal: Signal, facts: Facts) -> str:

@@ -46,6 +46,7 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
     why = FIRST_FAILED
     if (attempts := _attempts(roots)) > 1:
         why, roots = f"{why} in the last of {attempts} runs", roots[-1:]
+    roots = [root for root in roots if not _over_before(root, best)]
     found: dict[int, Suspect] = {}
     for _, item in roots[:SUSPECTS]:
         number = item.fields.get("rank")
@@ -53,6 +54,12 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
             host = places.node(str(item.fields.get("host") or "") or None) or places.node_of(number)
             found.setdefault(number, Suspect("rank", host, number, why=why))
     return with_scores(found.values())
+
+
+def _over_before(root: tuple[int, Structure], best: Finding) -> bool:
+    """Whether a launcher had reported the end of a process before the decisive line was written to the same log: it is not that process's line."""
+    stream, item = root
+    return stream == best.first.stream and item.end <= best.first.offset
 
 
 def _shared(best: Finding, findings: Sequence[Finding]) -> bool:

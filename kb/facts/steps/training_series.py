@@ -26,6 +26,7 @@ RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another
 OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
 REDRAWN = 1024  # bytes behind a bar in which it may be drawn again
 ALTERNATE = 6  # changes between two lengths of bars that show that they take turns, although some of them are missing
+_FEW = 4  # steps of a bar that can count files or splits
 MOST_TOTALS = 64  # lengths of bars in a file; if there are more, they count batches or files
 
 
@@ -94,6 +95,14 @@ def _without_single(series: Series) -> Series:
     if not single or any(point.step for point in single):
         return series
     return replace(series, points=tuple(p for p in series.points if p.format != BAR or p.total != 1))
+
+
+def counts_few(point: ProgressPoint) -> bool:
+    """Whether a bar without any measurement is over in less than a second: it counts a few files or splits, not the training."""
+    quick = point.seconds is not None and point.seconds * (point.total or 0) < 1.0
+    return (
+        point.format == BAR and 0 < (point.total or 0) <= _FEW and quick and point.loss is point.learning_rate is None
+    )
 
 
 def _without_false_start(series: Series, summary: StreamSummary) -> Series:
