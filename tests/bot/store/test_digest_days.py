@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from random import Random
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import create_engine, inspect, make_url, text
 from sqlmodel import col, func, select
 
 from bot.incidents.ledger import Ledger
@@ -23,13 +24,49 @@ from tests.support.filled_store import FAULTS, NOW, fill
 START = NOW - timedelta(days=50)
 
 
-@pytest.fixture
-def filled(database, monkeypatch):
+@pytest.fixture(scope="module")
+def stores(request, tmp_path_factory):
+    """Makes a database with a store of fifty days, each time for one test: it is filled once for each kind, and then copied."""
+    made: dict[str, str] = {}
+
+    def fresh(kind: str, name: str) -> str:
+        if kind not in made:
+            made[kind] = url(kind, "filled", "template1")
+            with Ledger(made[kind]) as ledger:
+                fill(ledger, 11, days=50, pace=0.4)
+                fill(ledger, 12, days=20, pace=0.4, tenant="red")
+        return url(kind, name, "filled")
+
+    def url(kind: str, name: str, source: str) -> str:
+        if kind == "sqlite":
+            if source == "filled":
+                shutil.copy(folder / "filled.db", folder / f"{name}.db")
+            return f"sqlite:///{folder / name}.db"
+        server = request.getfixturevalue("postgres_url")
+        at_server(server, f'DROP DATABASE IF EXISTS "{name}"', f'CREATE DATABASE "{name}" TEMPLATE "{source}"')
+        return make_url(server).set(database=name).render_as_string(hide_password=False)
+
+    folder = tmp_path_factory.mktemp("stores")
+    yield fresh
+    if "postgresql" in made:
+        server = request.getfixturevalue("postgres_url")
+        at_server(server, 'DROP DATABASE "filled"', 'DROP DATABASE IF EXISTS "copied"')
+
+
+def at_server(url: str, *statements: str) -> None:
+    """Run statements outside a transaction, as those on databases need."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def filled(request, stores, monkeypatch):
     """A store of fifty days, every one of which is worth packing."""
     monkeypatch.setattr(digest_days, "MANY", 1)
-    with Ledger(database) as ledger:
-        fill(ledger, 11, days=50, pace=0.4)
-        fill(ledger, 12, days=20, pace=0.4, tenant="red")
+    with Ledger(stores(request.param, "copied")) as ledger:
         yield ledger
 
 
@@ -159,7 +196,7 @@ def test_days_of_another_form_are_packed_again(filled):
         assert "2026-01-05" not in session.exec(select(DigestDayRow.day)).all()
 
 
-@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("filled", ["postgresql"], indirect=True)
 def test_nothing_is_packed_while_others_write(filled):
     """The rows are read from the tables then, and what is written meanwhile is not lost. On SQLite, writers wait for each other."""
     with filled.database.session(write=True) as session:
