@@ -9,6 +9,7 @@ count as loops too, since `(a{0,99}){0,99}` is as slow as `(a*)*` on any realist
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import prod
 
 from kb.regex.automaton import ENDLESS, FEW, SEARCH, Automaton, Loop, TooComplex, Ways
@@ -22,6 +23,7 @@ from kb.regex.syntax import (
     Group,
     Look,
     Node,
+    Reference,
     Repeat,
     Sequential,
     Tree,
@@ -36,6 +38,7 @@ HARMLESS = (10**5, 10**8, 10**11, 10**14)  # ways of bounded repeats above which
 MANY_COUNTED, MOST_COUNTED = 500, 2500  # characters on one way through a regex: what lint reports, what is refused
 MANY = 12  # repeats and optional parts from which their ways are counted
 MOST_KINDS = 128  # characters for which they are
+_REMEMBERED = 4096  # regexes: a rule base is read, and then checked
 QUADRATIC = 2  # what any search for something with a repeat may take
 _Three = tuple[int, int, int]
 
@@ -66,17 +69,35 @@ def hazards(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = Fa
     Raises:
         re.error: the regex is invalid; also OverflowError, RecursionError and ValueError from Python's own parser.
     """
+    if found_before := exponential_parts(pattern, ignore_case):
+        return found_before
     tree = parse(pattern, ignore_case)
-    return exponential(tree) or tuple(
+    return tuple(
         found
         for root in _roots(tree)
         for found in (
-            _Judge(Automaton(root, _once(tree, whole))).polynomial(),
+            None if _at_most_quadratic(root) else _Judge(Automaton(root, _once(tree, whole))).polynomial(),
             _looking(root),
             *_counting(root, MANY_COUNTED),
         )
         if found is not None
     )
+
+
+def _at_most_quadratic(root: Node) -> bool:
+    """Whether so few parts repeat, none within another, that all their loops together take no longer than any search's."""
+    endless, ways = 1, 1  # the search for the first place
+    for node in nodes(root):
+        if isinstance(node, Reference):
+            return False
+        if isinstance(node, Repeat):
+            if any(isinstance(inner, Repeat) for inner in nodes(node.body)):
+                return False
+            if node.high is None:
+                endless += 1
+            elif node.high > FEW:
+                ways *= node.high
+    return _exponent(endless, ways) <= QUADRATIC
 
 
 def _counting(root: Node, limit: int) -> list[Hazard]:
@@ -142,6 +163,7 @@ def exponential(tree: Tree) -> tuple[Hazard, ...]:
     return tuple(dict.fromkeys(found))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def exponential_parts(pattern: str | bytes, ignore_case: bool = False) -> tuple[Hazard, ...]:
     """Return the exponential parts of a regex. Most regexes show at a glance that they have none.
 
@@ -343,6 +365,11 @@ def _cost(chain: list[Loop]) -> tuple[int, int]:
 def _degree(chain: list[Loop]) -> int:
     endless = sum(loop.times == ENDLESS for loop in chain)
     ways = prod(loop.times for loop in chain if loop.times < ENDLESS)
+    return _exponent(endless, ways)
+
+
+def _exponent(endless: int, ways: int) -> int:
+    """The exponent of the time that endless loops take, and bounded ones with so many ways through all of them."""
     return endless + sum(ways > limit for limit in HARMLESS)
 
 

@@ -110,13 +110,18 @@ class Tree:
     foreign: bool
 
 
+_WITH_BODY = (Repeat, Group, Look, Atomic)
+
+
 def children(node: Node) -> tuple[Node, ...]:
     """Return the nodes right under one."""
+    if isinstance(node, Chars):  # most of them
+        return ()
     if isinstance(node, Sequential):
         return node.parts
     if isinstance(node, Choice):
         return node.branches
-    if isinstance(node, Repeat | Group | Look | Atomic):
+    if isinstance(node, _WITH_BODY):
         return (node.body,)
     return (node.yes, node.no) if isinstance(node, Conditional) else ()
 

@@ -114,3 +114,16 @@ def test_what_is_too_large_to_judge_is_a_hazard() -> None:
     """Nothing is let through because it takes long to look at."""
     [found] = hazards("(?:" + "|".join("[ab]{4}" * 4 for _ in range(250)) + "|(?:x|y)+)*z")
     assert "too large to be judged" in str(found)
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [
+        "a*b*x", "a*b*c*x", ".*.*x", ".*.*.*x", r"(x+)\1y*z", "a{0,400}b{0,400}x", "[ab]{0,400}[bc]{0,400}x", "(?:a|b*)b*b*x",
+        "(?:a?b*){2}b*x", "(?=.*x).*y", r"\d*\w*x", "^.*a.*b", "^.*a.*a.*b", "(?>a*)a*.*x", "a*+a*.*a*x",
+    ],
+)  # fmt: skip
+def test_a_regex_whose_repeats_are_only_counted_is_judged_as_its_automaton_is(regex):
+    """Few repeats, none within another, are never slower than a search; the rest is worked out."""
+    slow = growth(regex)
+    assert bool([found for found in hazards(regex) if "length^" in found.why]) == (slow is not None and slow > 2)
