@@ -446,10 +446,12 @@ def measure(args: argparse.Namespace, work: Path, size: int) -> list[Row]:
         rows.append(best(lambda: ripgrep(frozen, plain, empty, 2, FROZEN)))
     elif not args.own_only:
         rows.extend(others(patterns, plain, empty))
-    rows.extend(more_rules(work, plain, empty))
     if args.deep:
         rows.append(diagnose(DEEP, plain, start_up=start_up, cache=cache, deep=True))
-    for share in STORMS:
+    else:
+        rows.extend(more_rules(work, plain, empty))
+    # What a byte costs in a storm, or with more rules, does not depend on the size.
+    for share in () if args.deep else STORMS:
         storm = prepare(args.data, size, share)
         if storm is None:
             continue

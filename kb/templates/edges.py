@@ -20,35 +20,39 @@ class _Seen(Protocol):
 
 _Line = TypeVar("_Line", bound=_Seen)
 _OFFSET = attrgetter("offset")
+Read = Callable[[LineBlock, "NDArray[np.int64]"], list[_Line]]  # the lines of a block at some indexes, in order
 
 
 class Edges(Generic[_Line]):
-    """Follows the blocks of a part in order; `read` reads a line of a block. At most `firsts` and `lasts` lines are kept."""
+    """Follows the blocks of a part in order. At most `firsts` and `lasts` lines are kept. `read` reads lines of a block.
 
-    __slots__ = ("_late", "_read", "first", "firsts", "last", "lasts")
+    `read` is passed with each call: an object that kept a method of its owner would be in a reference cycle with it.
+    """
 
-    def __init__(self, read: Callable[[LineBlock, int], _Line], firsts: int, lasts: int) -> None:
-        self._read, self.firsts, self.lasts = read, firsts, lasts
+    __slots__ = ("_late", "first", "firsts", "last", "lasts")
+
+    def __init__(self, firsts: int, lasts: int) -> None:
+        self.firsts, self.lasts = firsts, lasts
         self.first: list[_Line] = []
         self.last: list[_Line] = []
-        self._late: tuple[LineBlock, list[int]] | None = None  # after `last`
+        self._late: tuple[LineBlock, NDArray[np.int64]] | None = None  # after `last`
 
-    def take(self, block: LineBlock, indexes: NDArray[np.int64]) -> None:
+    def take(self, block: LineBlock, indexes: NDArray[np.int64], read: Read[_Line]) -> None:
         """Add a block in which the lines have these indexes, in order."""
         room = self.firsts - len(self.first)  # blocks come in order: what is full stays
         if room > 0:
-            self.first += [self._read(block, index) for index in indexes[:room].tolist()]
-        late: list[int] = indexes[-self.lasts :].tolist()
+            self.first += read(block, indexes[:room])
+        late = indexes[-self.lasts :]
         if len(late) < self.lasts:
-            self.settle()
+            self.settle(read)
         self._late = (block, late)
 
-    def settle(self, before: LineBlock | None = None) -> None:
+    def settle(self, read: Read[_Line], before: LineBlock | None = None) -> None:
         """Read the last lines, unless they are of the block `before`, after which more may come."""
         if self._late is None or self._late[0] is before:
             return
         block, indexes = self._late
-        self.last = [*self.last, *(self._read(block, index) for index in indexes)][-self.lasts :]
+        self.last = [*self.last, *read(block, indexes)][-self.lasts :]
         self._late = None
 
     def merge(self, other: Edges[_Line]) -> None:

@@ -140,9 +140,12 @@ class LineBlock:
         """Return the offset of a line in its stream."""
         return self.start + int(self._starts[index])
 
-    def line_number(self, index: int) -> int:
-        """Return a line's number from 1, counted by line feeds."""
-        return self._before + 1 + self._feeds_in(index)
+    def lines_at(self, indexes: Ints) -> Iterator[tuple[int, int, int, bytes, LineShape]]:
+        """Yield the index of each line, its offset in the stream, its number from 1 by line feeds, its text and its shape."""
+        starts, ends, numbers = (values[indexes].tolist() for values in (self._starts, self._ends, self.numbers))
+        for index, start, end, number in zip(indexes.tolist(), starts, ends, numbers, strict=True):
+            text = self._joined.get(index) or self._text[start:end]
+            yield index, self.start + start, self._before + 1 + self._feeds_in(index), text, self._known[number]
 
     def feeds_before(self, size: int) -> int:
         """The line feeds among the first `size` bytes."""

@@ -126,7 +126,7 @@ class Miner:
         self._steps, self._by_minute = WindowCounts(STEPS), WindowCounts(SECONDS)
         self._ranks, self._by_node = OriginCounts(), OriginCounts()
         self._nodes: dict[str, int] = {}
-        self._endings = RankEndings(self._seen)
+        self._endings: RankEndings[_Sighting] = RankEndings()
         self._step: int | None = None
         self._minute: int | None = None
         self._stamped: bytes | None = None
@@ -283,12 +283,12 @@ class Miner:
             records.append(record)
             record.count += len(indexes)
             self._events += len(indexes)
-            record.edges.take(block, indexes)
+            record.edges.take(block, indexes, self._sightings)
             if naming is not None and len(ranked := indexes[naming[indexes]]):
-                record.ranked.take(block, ranked)
+                record.ranked.take(block, ranked, self._sightings)
         for record in self._late:
-            record.edges.settle(block)
-            record.ranked.settle(block)
+            record.edges.settle(self._sightings, block)
+            record.ranked.settle(self._sightings, block)
         self._late = records
         return np.array([record.number for record in records], np.int64)
 
@@ -301,8 +301,8 @@ class Miner:
         record = _Record(
             template,
             len(self._records),
-            Edges(self._seen, FIRST, LAST),
-            Edges(self._seen, 0 if enough else RANKED, RANKED),
+            Edges(FIRST, LAST),
+            Edges(0 if enough else RANKED, RANKED),
         )
         self._records[template.id] = record
         return record
@@ -311,23 +311,23 @@ class Miner:
         """Count the templates by rank and by node."""
         places, ranks, counts, last = block.ranks()
         self._ranks.count(numbers[places], ranks, counts)
-        self._endings.take(block, last)
+        self._endings.take(block, last, self._seen)
         places, nodes, counts, names = block.nodes()
         known = np.array([self._nodes.setdefault(name, len(self._nodes)) for name in names], np.int64)
         self._by_node.count(numbers[places], known[nodes], counts)
 
     def _seen(self, block: LineBlock, index: int) -> _Sighting:
-        step = int(block.steps[index])
-        line, shape = block.line(index)[: 2 * SHOWN], block.shape(index)
-        own = shape.stamp is not None and self._minute_of(line, shape.stamp) is not None
-        return _Sighting(
-            block.offset(index),
-            block.line_number(index),
-            line,
-            line[:STAMPED] if own else self._dated(block, index),
-            block.step if step < 0 else step,
-            shape,
-        )
+        return self._sightings(block, np.array([index]))[0]
+
+    def _sightings(self, block: LineBlock, indexes: _Ints) -> list[_Sighting]:
+        found = []
+        steps = block.steps[indexes].tolist()
+        for (index, offset, number, line, shape), step in zip(block.lines_at(indexes), steps, strict=True):
+            shown = line[: 2 * SHOWN]
+            own = shape.stamp is not None and self._minute_of(shown, shape.stamp) is not None
+            dated = shown[:STAMPED] if own else self._dated(block, index)
+            found.append(_Sighting(offset, number, shown, dated, block.step if step < 0 else step, shape))
+        return found
 
     def _dated(self, block: LineBlock, index: int) -> bytes | None:
         """The line itself, or else the last one before it, whose time can be read; None if the part has none."""
@@ -375,8 +375,8 @@ class Miner:
         time = None if self._stamped is None else find_time(self._stamped, self._year)
         order = list(self._records)
         for record in self._late:
-            record.edges.settle()
-            record.ranked.settle()
+            record.edges.settle(self._sightings)
+            record.ranked.settle(self._sightings)
         records, nodes = list(self._records.values()), list(self._nodes)
         for number, rank, count in self._ranks.counts():
             records[number].ranks[rank] += count
@@ -393,7 +393,7 @@ class Miner:
             self._steps.windows_from(self._start, order),
             self._by_minute.windows_from(self._start, order),
             (TableSpan(self._start, end, self._lines, self._step, time),),
-            endings={rank: self._place(seen) for rank, seen in self._endings.lines().items()},
+            endings={rank: self._place(seen) for rank, seen in self._endings.lines(self._seen).items()},
         )
         self._table = merge(self._table, renamed(replace(part, keep=keep, limit=limit), names))
         self._begin(end)

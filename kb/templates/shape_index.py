@@ -10,7 +10,7 @@ import numpy as np
 from kb.templates.line_keys import KeyTable, LineKeys
 from kb.templates.lookup_budget import LookupBudget, unlike_shape
 from kb.templates.masking import BLANK, LOOKED_AT, LineKind, LineShape, fold, mask_ids
-from kb.templates.similarity import FoldedGroups, ShapeCache
+from kb.templates.similarity import BlockGroups, FoldedGroups, ShapeCache
 from kb.templates.structured_lines import Range
 from kb.templates.template import Template
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 SHAPES = 50_000  # remembered
 KEYS = 4 * SHAPES
 FOLDED = LineShape(None, LineKind.BLANK)  # a line of a traceback's body
-_UNSURE = (b"Traceback (most", b" P ")
 
 
 class ShapeIndex:
@@ -80,8 +79,7 @@ class ShapeIndex:
         numbers = self._keys.find(keys)
         new = np.flatnonzero(numbers < 0)
         if len(new):
-            if loose is not None and any(item in text for item in _UNSURE):
-                loose = None  # it is not yet known what a line counts as
+            known = BlockGroups(text, loose)
             _, first, which, times = np.unique(keys[new], return_index=True, return_inverse=True, return_counts=True)
             chosen = new[first]
             if looks.spent:
@@ -89,7 +87,7 @@ class ShapeIndex:
                     looks.remember(fold(text[starts[item] : ends[item]]))
             order = np.argsort(chosen)  # in order of arrival, so that every run learns the same shapes
             spans = zip(starts[chosen[order]].tolist(), ends[chosen[order]].tolist(), strict=True)
-            met = np.array([self._met(fold(text[start:end]), loose, looks) for start, end in spans], np.int32)
+            met = np.array([self._met(fold(text[start:end]), known, looks) for start, end in spans], np.int32)
             found = np.empty_like(met)
             found[order] = met
             lasting = found >= 0
@@ -97,7 +95,7 @@ class ShapeIndex:
             numbers[new] = np.where(lasting, found, -1 - found)[which]
         return numbers
 
-    def _met(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> int:
+    def _met(self, folded: bytes, block: BlockGroups | None, looks: LookupBudget) -> int:
         """The number of a folded line's shape; -1 - number if it holds for this stream only."""
         key = hash(folded)
         number = self._numbers.get(key)
@@ -107,7 +105,7 @@ class ShapeIndex:
             same = mask_ids(folded)
             number = self._numbers.get(hash(same))
             if number is None:
-                shape, lasting = self._likeness.shape(same, loose, looks)
+                shape, lasting = self._likeness.shape(same, block, looks)
                 number = self.number_of(shape)
                 if not lasting:
                     return -1 - number

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from kb.templates.lookup_budget import LookupBudget, unlike_shape
 from kb.templates.masking import MAY_STEP, TROUBLE, LineKind, LineShape, is_iteration, kind_of, level_of, shape_of
@@ -18,6 +19,7 @@ from kb.templates.variables import SHOWN, is_simple, words_masked
 HEADS = 1024  # prefixes remembered
 LIKES = 50_000
 STAMPED = 160  # bytes that contain a time, which would have to be found
+_UNSURE = (b"Traceback (most", b" P ")
 _NOT_LIKE = (b"{", b" ", b"\t", b"Traceback")
 
 Key = tuple[bytes, str | None, LineKind, bytes]
@@ -32,12 +34,13 @@ class ShapeCache:
         self._shapes: dict[Key, LineShape] = {}
         self.looked = 0  # lines in full
 
-    def shape(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> tuple[LineShape, bool]:
-        """The shape of a folded line, and whether it holds in all streams. `loose`, `looks`: of the stream that it comes from."""
+    def shape(self, folded: bytes, block: BlockGroups | None, looks: LookupBudget) -> tuple[LineShape, bool]:
+        """The shape of a folded line, and whether it holds in all streams. `block`, `looks`: of the stream that it comes from."""
         key = self._key(folded)
         known = self._shapes.get(key) if key else None
         if known is not None:
             return known, True
+        loose = block.known if block else None
         fitting = loose.fitting(key) if key and loose else None
         if fitting is not None:
             return fitting, False
@@ -168,6 +171,18 @@ class FoldedGroups:
         if self._families.get(template.family, 0) > FAMILY * KEEP:
             return template.family
         return template.group if not edges_differ and self._groups.get(template.group, 0) > KEEP else None
+
+
+class BlockGroups:
+    """The groups of a stream for a block of it. Most blocks hold no line for which they are asked."""
+
+    def __init__(self, text: bytes, groups: FoldedGroups | None) -> None:
+        self._text, self._groups = text, groups
+
+    @cached_property
+    def known(self) -> FoldedGroups | None:
+        """The groups; None if the block holds lines of which it is not yet clear what they count as."""
+        return None if self._groups is None or any(item in self._text for item in _UNSURE) else self._groups
 
 
 def _parted(key: Key) -> tuple[Key, list[bytes]]:

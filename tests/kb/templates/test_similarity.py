@@ -13,7 +13,7 @@ from kb.templates.lookup_budget import LookupBudget
 from kb.templates.masking import LineShape, fold, shape_of
 from kb.templates.miner import Miner
 from kb.templates.shape_index import ShapeIndex
-from kb.templates.similarity import FoldedGroups, ShapeCache
+from kb.templates.similarity import BlockGroups, FoldedGroups, ShapeCache
 from kb.templates.table import TemplateTable
 from kb.templates.template import KEEP
 from tests.support.template_samples import REF
@@ -125,7 +125,7 @@ def test_a_line_of_a_folded_group_is_one_more_of_it():
     likeness, loose = ShapeCache(dated=False), FoldedGroups()
 
     def met(word: str) -> tuple[LineShape, bool]:
-        return likeness.shape(f"the object {word} was moved".encode(), loose, LookupBudget())
+        return likeness.shape(f"the object {word} was moved".encode(), BlockGroups(b"", loose), LookupBudget())
 
     for number in range(KEEP + 1):
         shape, lasting = met("x" * (number + 4))
