@@ -3,7 +3,7 @@
     python bench/start_costs.py            # compare with start_costs.json
     python bench/start_costs.py --write    # record
 
-A diagnosis of a small log runs once to fill the cache, then twice more, and what it imported up to the printed answer is counted.
+A diagnosis of a small log runs once to fill the cache, then twice for each log, and what it imported up to the printed answer is counted.
 Of the two, the cheaper one counts: a start next to one that has just compiled a module of ours reads the rules again, to be sure.
 `tests/bench/test_start_costs.py` fails where a count is over 5 % above the recorded one, or where one of the modules of NEVER is imported.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,26 +56,34 @@ main()
 """
 
 
-def imported(log: str, work: Path) -> tuple[list[str], int]:
+def imported(log: str, work: Path, starts: int = 2) -> tuple[list[str], int]:
     """Return the modules that a start from the cache imports to diagnose a log, and how many expressions it compiles."""
     counts = work / "counts.json"
     (work / "rank-0.log").write_text(log, "utf-8")
     env = os.environ | {"SIGNALBOX_CACHE": str(work / "cache"), "COUNTS": str(counts), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _COUNTED, "diagnose", "--logs", "rank-0.log", "--no-store"]
     found: list[tuple[list[str], int]] = []
-    for _ in range(3):  # in `work`: a random path in the answer can look like a secret, and its masks are compiled
+    for _ in range(starts):  # in `work`: a random path in the answer can look like a secret, and its masks are compiled
         subprocess.run(command, env=env, cwd=work, check=True, capture_output=True)
         found.append(tuple(json.loads(counts.read_text("utf-8"))))
-    return min(found[1:], key=lambda start: (start[1], len(start[0])))
+    return min(found, key=lambda start: (start[1], len(start[0])))
 
 
-def costs() -> tuple[Costs, list[str]]:
-    """Return the costs of a start for each log, and which modules of NEVER were imported. The standard library is not counted."""
+def costs(cache: Path | None = None) -> tuple[Costs, list[str]]:
+    """Return the costs of a start for each log, and which modules of NEVER were imported. The standard library is not counted.
+
+    `cache`: a folder with the compiled rule base, which is copied; without it, a start compiles that first.
+    """
     found: Costs = {}
     banned: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="start-costs-") as folder:
+        work = Path(folder)
+        if cache is None:
+            imported(LOGS["one line"], work, starts=1)
+        else:
+            shutil.copytree(cache, work / "cache")
         for name, log in LOGS.items():
-            modules, compiled = imported(log, Path(folder))
+            modules, compiled = imported(log, work)
             own = [item for item in modules if item.partition(".")[0] not in {*sys.stdlib_module_names, "__mp_main__"}]
             banned.update(item for item in modules if any(item == no or item.startswith(f"{no}.") for no in NEVER))
             found |= {f"{name}: modules": len(own), f"{name}: expressions compiled": compiled}
