@@ -31,8 +31,8 @@ from bot.policy.notifications import subject_of
 from bot.policy.routing import Destination, destinations, facts_of, link_of
 from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
-from bot.store.incidents import add_within
 from bot.store.packed_reports import Origin, file
+from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
 from bot.store.visibility import visible
 from kb.errors import SignalboxError, UnreadableInput

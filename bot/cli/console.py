@@ -161,11 +161,13 @@ def load_rules(folder: Path | None, site: Path | None = None) -> Knowledge:
         RuleError, UnreadableInput: as `bot.rulebase.loader.knowledge`.
     """
     from bot.rulebase.loader import knowledge
+    from kb.rulebase.overlay import NAME
 
     known = knowledge(folder, site)
     first = {fault.file: fault for fault in reversed(known.faults)}  # the first error of each file
     for file in sorted(first)[:FEW]:
-        complain(f"rule file skipped: {first[file]}")
+        what = "not applied" if file.endswith(NAME) else "rule file skipped"  # the rest of an overlay is
+        complain(f"{what}: {first[file]}")
     if len(first) > FEW:
         complain(f"{len(first) - FEW} more rule files skipped; see `signalbox rules lint`")
     return known

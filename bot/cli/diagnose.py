@@ -25,14 +25,15 @@ from bot.cli.console import (
     until_closed,
 )
 from bot.cli.diagnose_options import DiagnoseOptions
-from bot.cli.incident_store import IncidentMemory
-from bot.cli.targets import STDIN, resolve_targets
+from bot.cli.incident_store import IncidentMemory, counted_stored, stored_as
+from bot.cli.targets import STDIN, resolve_targets, source_of
 
 if TYPE_CHECKING:
     from bot.collection.collect import ProtectedBundles, Spare
     from bot.config.settings import Config
     from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult
     from bot.rulebase.loader import Knowledge
+    from bot.store.report_writes import Stored
     from kb.facts.given_job import GivenJob
     from kb.report import Report
 
@@ -59,6 +60,7 @@ def run(options: DiagnoseOptions) -> int:
         piped = options.logs and options.targets == (STDIN,)
         folder = stack.enter_context(_standard_input()) if piped else None
         memory = stack.enter_context(IncidentMemory(options.tenant, on=options.store is not False))
+        memory.source = source_of(options)
         answer, bundle = _diagnose(known, options, memory, folder)
         _deliver(known, options, answer, bundle, memory)
     if options.exit_decision:
@@ -284,7 +286,7 @@ def _diagnose_each(known: Knowledge, options: DiagnoseOptions, folder: Path) -> 
     folders = bundles(folder)
     if not folders:
         raise NothingCollected(f"{folder}: it has no subfolders")
-    failed, warnings, stored = False, dict[str, None](), 0
+    failed, warnings, stored = False, dict[str, None](), dict[int, Stored]()
     made = partial(storable, tenant=options.tenant) if options.store else None
     found = reports_and(made, known, folders, options.workers)
     with Progress("bundles", len(folders)) as bar, until_closed(), closing(found):
@@ -296,13 +298,12 @@ def _diagnose_each(known: Knowledge, options: DiagnoseOptions, folder: Path) -> 
             else:
                 _say_short(report)
             if answer is not None:
-                warning = answer.keep()
+                warning = answer.keep(partial(stored.__setitem__, number))
                 warnings |= {warning: None} if warning else {}
-                stored += not warning
     for warning in warnings:
         complain(warning)
     if options.store:
-        complain(f"{stored} of {len(folders)} stored as incidents; `signalbox incidents list` shows them")
+        complain(f"{counted_stored(tuple(stored.values()), len(folders))}; `signalbox incidents list` shows them")
     elif sys.stdout.isatty() and not options.as_json:
         complain("nothing was stored; --store saves each as an incident")
     return failed
@@ -354,7 +355,7 @@ def _deliver(
             complain(warning)
         elif not options.as_json:  # in a pipe, too: whoever reads it later finds the incident by its number
             kind = "incident" if answer.report.verdict != "no_fault" else "run"
-            say(f"Saved as {kind} {memory.number}; `signalbox incidents show {memory.number}` shows it again.")
+            say(stored_as(kind, memory.number, memory.stored))
         # without --deep, only the lines that rules need are fetched from a job's log store
         whole = options.deep or not options.targets
         told = memory.keep_good(known, answer, bundle if whole else None)

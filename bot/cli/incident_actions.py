@@ -90,13 +90,13 @@ def history(incident: int) -> list[str]:
     return [with_names(line, known) for _, line in sorted(lines, key=lambda item: item[0])]
 
 
-def closing_lines(incident: int) -> tuple[list[str], bool]:
-    """What people closed the incident as, in one line, and whether that refutes the answer; nothing while it is open."""
+def closing_lines(incident: int, verdict: str) -> tuple[list[str], bool]:
+    """What people closed the incident as, in one line, and whether that refutes the answer with this verdict; nothing while it is open."""
     with Ledger(database_url()) as ledger:
         said = ledger.closings.annotations(incident)
     if word(said) is None:
         return [], False
-    cause, wrong = closed_as(said, _title)
+    cause, wrong = closed_as(said, _title, verdict)
     return [f"People closed this as: {cause or 'no cause given'}{'. The answer was wrong' if wrong else ''}"], wrong
 
 

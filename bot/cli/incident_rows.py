@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import PurePath
 
 from bot.cli.console import say_table
 from bot.cli.incident_actions import span_seconds
 from bot.incidents.names import with_names
 from bot.render.columns import Column
-from bot.render.report_json import from_json
 from bot.store.incident_state import listed_state
 from bot.store.incidents import Incident, IncidentStore
-from kb.report import Report
+from bot.store.run_names import run_name
 from kb.rulebase.yaml_nodes import nearest
 
 _COLUMNS = (
@@ -35,14 +32,13 @@ def listed(
     now: datetime,
     people: Mapping[str, str],
     causes: Mapping[int, str] | None = None,
-    places: Mapping[int, str] | None = None,
 ) -> None:
     """Print incidents, one per line; on a narrow terminal, long names are cut.
 
-    `people`: id → name; `causes`: incident → its confirmed cause; `places`: incident → what names it if its job has no name.
+    `people`: id → name; `causes`: incident → its confirmed cause.
     """
-    known, where = causes or {}, places or {}
-    cells = [_row(incident, now, known.get(incident.id), where.get(incident.id, "-")) for incident in incidents]
+    known = causes or {}
+    cells = [_row(incident, now, known.get(incident.id)) for incident in incidents]
     rows = [(*others, with_names(who, people)) for *others, who in cells]
     kept = [
         place for place, column in enumerate(_COLUMNS) if column.head != "ASSIGNEE" or any(row[place] for row in rows)
@@ -51,14 +47,14 @@ def listed(
 
 
 def none_found(store: IncidentStore, node: str | None) -> str:
-    """What to add if no incident is found: the closest name of a node that some incident suspects."""
+    """What to add if no incident is found: the closest name of a node that is at fault in some incident."""
     if node is None:
         return ""
     known = store.suspected_nodes()
     if node in known:
         return ""
     near = nearest(node, known)
-    return f" No incident suspects {node[:80]!r}{f'; {near}' if near else '.'}"
+    return f" In no incident is {node[:80]!r} at fault{f'; {near}' if near else '.'}"
 
 
 def begin(span: str | None, now: datetime) -> datetime | None:
@@ -81,30 +77,7 @@ def age(since: datetime, now: datetime) -> str:
     return "now"
 
 
-def places_of(store: IncidentStore, incidents: Sequence[Incident]) -> dict[int, str]:
-    """The file or folder that was read, for incidents with neither a job nor a bundle.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    found = {}
-    for incident in incidents:
-        unnamed = not (incident.job_name or incident.job_id or incident.bundle)
-        record = store.answer(incident.id) if unnamed else None
-        if record is not None and (place := _place(from_json(record.report_json))):
-            found[incident.id] = place
-    return found
-
-
-def _place(report: Report) -> str:
-    """The file of the first quoted line, or its folder if there were several files; empty if no line is quoted."""
-    quoted = [item for diagnosis in report.diagnoses for item in diagnosis.evidence if item.kind == "line"]
-    quoted += [item.evidence for item in report.indicators.events if item.evidence is not None]
-    file = quoted[0].source if quoted else ""
-    return file if report.streams == 1 else posixpath.dirname(file) or file
-
-
-def _row(incident: Incident, now: datetime, confirmed: str | None, place: str) -> tuple[str, ...]:
+def _row(incident: Incident, now: datetime, confirmed: str | None) -> tuple[str, ...]:
     more = f" +{len(incident.nodes) - 1}" if len(incident.nodes) > 1 else ""
     hours = incident.gpu_hours_lost
     return (
@@ -118,15 +91,9 @@ def _row(incident: Incident, now: datetime, confirmed: str | None, place: str) -
         else f"{hours:,.0f}",
         _cause(incident, confirmed),
         f"{incident.nodes[0]}{more}" if incident.nodes else "-",
-        incident.job_name or incident.job_id or (_folder(incident.bundle) if incident.bundle else place),
+        run_name(incident, "-"),
         f"private to {incident.private_to}" if incident.private_to else incident.assignee or "",
     )
-
-
-def _folder(bundle: str) -> str:
-    """The name of the folder of the evidence, which names a job that has neither name nor id."""
-    place = PurePath(bundle)
-    return (place.parent.name if place.name == "logs" else place.name) or "-"
 
 
 def _cause(incident: Incident, confirmed: str | None) -> str:

@@ -6,7 +6,7 @@ The store is opened only if it could hold something, so that a first run does no
 from __future__ import annotations
 
 from contextlib import ExitStack, closing, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from kb.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlmodel import Session
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bot.rulebase.loader import Knowledge
     from bot.store.database import Database
     from bot.store.packed_reports import Origin
+    from bot.store.report_writes import Stored
     from kb.report import Report
 
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 class IncidentMemory:
     """The store for one command. `on`: whether to use it; `facts`: of the job, if one was found.
 
-    `config`: the configuration, if it was read. `promised`: the file that keeps the answer until it is stored; `number`: of the incident that it was stored as.
+    `config`: the configuration, if it was read. `source`: the path of logs that are no bundle. `promised`: the file that keeps the
+    answer until it is stored; `number`, `stored`: the incident that it was stored as, and what became of it.
     """
 
     tenant: str
@@ -40,6 +42,8 @@ class IncidentMemory:
     facts: JobFacts | None = None
     promised: Path | None = None
     number: int | None = None
+    stored: Stored | None = None
+    source: str | None = None
     config: Config | None = None
     _open: ExitStack = field(default_factory=ExitStack)
     _database: Database | None = None
@@ -106,16 +110,19 @@ class IncidentMemory:
         from bot.render.report_json import dumps
         from bot.runtime.paths import database_url
         from bot.store import unsaved
+        from kb.precedents.incident_trace import logs_digest
 
         if not self.on:
             return
         packed = {
             "report": dumps(answer.report),
             "replay": self._replay_of(answer),
-            "bundle": str(bundle) if bundle else None,
+            "bundle": _absolute(bundle),
             "now": datetime.now(UTC).isoformat(),
             "tenant": self.tenant,
             "cluster": self.facts.cluster if self.facts is not None else answer.evidence.job.cluster,
+            "logs": logs_digest(answer.evidence),
+            "source": self.source,
         }
         with suppress(OSError, RuntimeError):  # no home folder
             self.promised = unsaved.promise(database_url(), msgspec.msgpack.encode(packed))
@@ -125,12 +132,11 @@ class IncidentMemory:
         from bot.store.incidents import remember
 
         now = datetime.now(UTC)
-        origin = _origin(answer, self.tenant, self.facts, kept, now)
-        where = str(bundle) if bundle else None
+        origin = replace(_origin(answer, self.tenant, self.facts, kept, now), source=self.source)
         return remember(
             answer.report,
             self._replay_of(answer),
-            where,
+            _absolute(bundle),
             now=now,
             origin=origin,
             within=self._within(answer, now),
@@ -143,13 +149,13 @@ class IncidentMemory:
             self._replay = answer, answer.replay
         return self._replay[1]
 
-    def _within(self, answer: DiagnosisResult, now: datetime) -> Callable[[Session, int], None]:
+    def _within(self, answer: DiagnosisResult, now: datetime) -> Callable[[Session, int, Stored], None]:
         """What is stored with the incident of a scheduler's job."""
         facts = self.facts
 
-        def within(session: Session, number: int) -> None:
-            self.number = number
-            if facts is None:
+        def within(session: Session, number: int, stored: Stored) -> None:
+            self.number, self.stored = number, stored
+            if facts is None or stored == "closed":
                 return
             from bot.incidents.exclusions import propose_within
             from bot.notify.announce import assign_chain
@@ -185,11 +191,18 @@ class StorableAnswer:
     origin: Origin
     now: datetime
 
-    def keep(self) -> str | None:
-        """Store it as an incident. Returns a warning if that fails."""
+    def keep(self, tell: Callable[[Stored], None]) -> str | None:
+        """Store it as an incident and say what became of it. Returns a warning if that fails."""
         from bot.store.incidents import remember
 
-        return remember(self.report, self.replay, self.bundle, now=self.now, origin=self.origin)
+        return remember(
+            self.report,
+            self.replay,
+            self.bundle,
+            now=self.now,
+            origin=self.origin,
+            within=lambda _session, _number, stored: tell(stored),
+        )
 
 
 def storable(answer: DiagnosisResult, bundle: Path, *, tenant: str) -> StorableAnswer:
@@ -198,7 +211,34 @@ def storable(answer: DiagnosisResult, bundle: Path, *, tenant: str) -> StorableA
 
     now = datetime.now(UTC)
     origin = _origin(answer, tenant, None, small(answer), now)
-    return StorableAnswer(answer.report, answer.replay, str(bundle), origin, now)
+    return StorableAnswer(answer.report, answer.replay, str(bundle.absolute()), origin, now)
+
+
+def stored_as(kind: str, number: int | None, stored: Stored | None) -> str:
+    """What became of the answer in the store, and how to see it again."""
+    show = f"`signalbox incidents show {number}` shows it"
+    if stored == "updated":
+        return f"These logs were {kind} {number} already, which now has this answer; {show}."
+    if stored == "closed":
+        return f"These logs were {kind} {number}, which is closed and keeps its answer; {show}, `signalbox incidents reopen {number}` opens it."
+    if stored == "from cluster":
+        return f"These logs were {kind} {number}, which keeps the answer on the evidence from its cluster; {show}."
+    return f"{'Already saved' if stored == 'known' else 'Saved'} as {kind} {number}; {show} again."
+
+
+def counted_stored(stored: Sequence[Stored], folders: int) -> str:
+    """How many of several bundles became incidents, and how many had one already."""
+    new, updated = stored.count("new"), stored.count("updated")
+    parts = [f"{new} of {folders} stored as new incidents"]
+    parts += [f"{updated} had an incident, which now has the new answer"] * bool(updated)
+    same = len(stored) - new - updated
+    parts += [f"{same} were stored before"] * bool(same)
+    return ", ".join(parts)
+
+
+def _absolute(bundle: Path | None) -> str | None:
+    """The path of a bundle, whatever the folder of the next command."""
+    return None if bundle is None else str(bundle.absolute())
 
 
 def _origin(
@@ -208,6 +248,7 @@ def _origin(
     from bot.incidents.precedents import moment, traced
     from bot.store.packed_reports import Origin
     from kb.hangs.checkpoint_saves import time_saving
+    from kb.precedents.incident_trace import logs_digest
 
     job = answer.evidence.job
     return Origin(
@@ -219,6 +260,7 @@ def _origin(
         job.framework,
         job.image,
         time_saving(answer.evidence),
+        logs=logs_digest(answer.evidence),
     )
 
 

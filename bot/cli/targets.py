@@ -44,6 +44,15 @@ def resolve_targets(options: DiagnoseOptions) -> DiagnoseOptions:
     return _one_path(options, found[0]) if len(targets) == 1 else _several(options, found)
 
 
+def source_of(options: DiagnoseOptions) -> str | None:
+    """What names logs that are no bundle: the path that was given, or the folder that holds all of several; None for anything else."""
+    if not options.logs or not options.targets:
+        return None
+    if options.targets == (STDIN,):
+        return "standard input"
+    return os.path.commonpath([Path(target).resolve() for target in options.targets])
+
+
 def _several(options: DiagnoseOptions, found: list[str]) -> DiagnoseOptions:
     """Several arguments: all must be log files or folders."""
     for target in options.targets:

@@ -19,8 +19,8 @@ from bot.incidents.lifecycle import LifecycleStep, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
 from bot.store.database import Database
-from bot.store.incidents import add_within
 from bot.store.packed_reports import Origin, file
+from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
 from kb.errors import SignalboxError
 from kb.model import Attempt, Phase, Verdict

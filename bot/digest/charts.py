@@ -357,4 +357,4 @@ def _heat_words(digest: Digest) -> str:
         f"{row.name}: {row.jobs} jobs, score {row.score:.1f}{', a lemon' if row.lemon else ''}"
         for row in digest.offenders.nodes
     ]
-    return f"Nodes named in hardware and network failures in the last eight weeks. {'; '.join(lines)}."
+    return f"Nodes in hardware and network failures, or named by people, in the last eight weeks. {'; '.join(lines)}."

@@ -9,7 +9,7 @@ from bot.digest import lead, phrases
 from bot.digest.tiles import tiles
 from bot.render.columns import Column, aligned
 from bot.render.text_format import shown
-from kb.digest.definitions import DEFINITIONS
+from kb.digest.definitions import DEFINITIONS, LABELS
 from kb.digest.digest import Breakdown, Digest
 from kb.digest.recovery_times import TERMS
 
@@ -31,7 +31,7 @@ def text(digest: Digest, *, meanings: bool = False) -> str:
     lines += ["", *_wrapped(DEFINITIONS["few"] + " " + DEFINITIONS["share"])]
     if meanings:
         lines += ["", "What the figures mean"]
-        lines += [line for name, item in DEFINITIONS.items() for line in _wrapped(f"{name.replace('_', ' ')}: {item}")]
+        lines += [line for name, item in DEFINITIONS.items() for line in _wrapped(f"{LABELS.get(name, name)}: {item}")]
     return "\n".join(shown(line).rstrip() for line in lines)
 
 
@@ -106,7 +106,7 @@ def _nodes(digest: Digest) -> Iterator[str]:
     ]
     weeks = (f">{phrases.short_week(trend_point.week)}" for trend_point in digest.trend)
     heads = ("<node", *weeks, ">jobs", ">score", "<")
-    yield from _table("Nodes named in hardware and network failures (jobs per week)", heads, rows)
+    yield from _table("Nodes in hardware and network failures, or named by people (jobs per week)", heads, rows)
 
 
 def _record(digest: Digest) -> Iterator[str]:

@@ -28,12 +28,12 @@ def tiles(digest: Digest) -> list[FigureTile]:
         FigureTile(
             "Failures",
             str(digest.failures),
-            f"{phrases.arrow(digest.failures, before.failures)}, of {digest.jobs} jobs",
+            _failures(digest),
         ),
         FigureTile(
             "GPU-hours lost",
             phrases.amount(lost),
-            joined([_moved(lost, before.gpu_hours), f"n = {lost.n} of {lost.of}"]),
+            joined([_moved(digest, lost, before.gpu_hours), f"n = {lost.n} of {lost.of}"]),
         ),
         FigureTile(
             "Between failures",
@@ -52,6 +52,14 @@ def tiles(digest: Digest) -> list[FigureTile]:
     ]
 
 
-def _moved(now: Sum, before: Sum) -> str:
+def _failures(digest: Digest) -> str:
+    """The change of their number since the previous week, how many jobs had one, and how many jobs ended well."""
+    change = phrases.arrow(digest.failures, digest.before.failures) if digest.new.compared else ""
+    well = f"; {many(digest.ran_well.of, 'job')} ended well" if digest.ran_well.of else ""
+    return joined([change, f"in {many(digest.jobs, 'job')}"]) + well
+
+
+def _moved(digest: Digest, now: Sum, before: Sum) -> str:
     """The change of a sum since the previous week, where both are known."""
-    return phrases.arrow(now.value, before.value) if all(item.n or not item.of for item in (now, before)) else ""
+    known = digest.new.compared and all(item.n or not item.of for item in (now, before))
+    return phrases.arrow(now.value, before.value) if known else ""

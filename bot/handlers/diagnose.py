@@ -43,14 +43,15 @@ from bot.retention.evidence import spared
 from bot.rulebase.loader import Knowledge
 from bot.runtime import metrics
 from bot.store.baselines import finder
-from bot.store.incidents import add_within
 from bot.store.packed_reports import Origin, PackedReport, file
+from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
 from connectors.base.contract import JobSummary
 from kb.facts.given_job import GivenJob
 from kb.hangs.checkpoint_saves import time_saving
 from kb.learning.precision import HitRate, calibrated
 from kb.model import NOT_FAILED
+from kb.precedents.incident_trace import logs_digest
 from kb.report import Report
 
 SATURDAY = 5
@@ -129,6 +130,7 @@ class DiagnoseHandler:
             job.image,
             time_saving(answer.evidence),
             private_to=order.private_to,
+            logs=logs_digest(answer.evidence),
         )
         filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
         made = _Made(report, filed, hits)

@@ -16,6 +16,7 @@ from bot.incidents.resolution import word
 from bot.notify.outbox import enqueue_item
 from bot.policy.resolution_codes import nameless
 from bot.render.report_json import from_json
+from bot.store.run_names import run_name
 from connectors.base.contract import Deadline
 from connectors.base.http import HttpClient, HttpRequest
 
@@ -63,7 +64,7 @@ def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any
         "timeEnd": int(end.timestamp() * 1000),
     }
     times["time"] = min(times["time"], times["timeEnd"])
-    job = record.incident.job_name or record.incident.job_id or "a job"
+    job = run_name(record.incident)
     nodes = f", nodes {', '.join(closing.nodes[:20])}" if closing.nodes else ""
     action = f". {closing.action}" if closing.action else ""
     tags = [

@@ -20,6 +20,7 @@ from bot.render.text_format import cut, many, shown
 from bot.runtime.redaction import redact
 from bot.store.database import Database
 from bot.store.incident_state import in_state, state_of, to_do
+from bot.store.run_names import run_name
 from bot.store.states import PostingState, WorkState
 from bot.store.tables import AnnotationRow, BarRow, IncidentRow, PostingRow, ProposalRow, WorkRow
 from bot.store.visibility import visible
@@ -178,7 +179,7 @@ def _line(
 ) -> HandoverIncident:
     return HandoverIncident(
         row.id or 0,
-        _safe_text(row.job_name or row.job_id or row.bundle or "a job"),
+        _safe_text(run_name(row)),
         row.fault or row.verdict,
         _safe_text(row.summary if words is None else words),
         at or row.created_at,

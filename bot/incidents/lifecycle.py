@@ -17,6 +17,7 @@ from bot.incidents.resolution import IncidentNotFound
 from bot.notify.messages import refresh_messages
 from bot.store.database import Repository, insert_new
 from bot.store.incident_state import State, state_of
+from bot.store.run_names import run_name
 from bot.store.states import PostingState
 from bot.store.tables import IncidentRow, PostingRow, StepRow
 from bot.store.visibility import visible
@@ -270,7 +271,7 @@ def family_within(session: Session, incident: int) -> MergedIncidents:
 
 
 def _job(row: IncidentRow) -> str:
-    return row.job_name or row.job_id or row.bundle or "a job"
+    return run_name(row)
 
 
 def _kept(row: StepRow) -> RecordedStep:

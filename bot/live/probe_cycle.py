@@ -27,7 +27,8 @@ from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.collectives.trace import Ring
 from kb.diagnosis.live_phase import RUNNING
 from kb.facts.evidence import Evidence
-from kb.facts.job_facts import LAUNCHER_KINDS, Facts
+from kb.facts.job_facts import Facts
+from kb.facts.told_ends import end_is_told
 from kb.hangs.non_log_evidence import NonLogEvidence
 from kb.hangs.observe import observe
 from kb.hangs.pace import Lateness
@@ -192,7 +193,7 @@ class ProbeCycle:
         grew = self._look_at_kernel(now) or grew
         self._heard = now if grew or self._heard < 0 else self._heard
         how = {rank: item.how for rank, item in self._gone.items() if item.how != GONE}
-        if self._ended is not None and self._gone and not how and not self._told_by_launcher():
+        if self._ended is not None and self._gone and not how and not end_is_told(self.logs.streams):
             self._note([_EXITS_UNKNOWN])
         launching = any(self._sources.host.alive(item) for item in self._launchers.values())
         missing = frozenset(self._gone) if self._ended is None else frozenset()
@@ -316,9 +317,6 @@ class ProbeCycle:
             self._sampled = now
             self._sample(ranks, now)
         return fresh
-
-    def _told_by_launcher(self) -> bool:
-        return any(structure.kind in LAUNCHER_KINDS for stream in self.logs.streams for structure in stream.structures)
 
     def _sample(self, ranks: Sequence[RankProcess], now: float) -> None:
         silent = (

@@ -51,7 +51,7 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class IncidentStatus:
-    """What the store knows of an incident besides its report. `evidence`: where the evidence is, as text.
+    """What the store knows of an incident besides its report. `run`: what names its run; `evidence`: where the evidence is, as text.
 
     `lived`: its state, in sentences; `steps`: what people did with it; `whole`, `parts`: the incidents it is merged with, each an
     incident's number, its job and the address of its page; `consoles`: links to dashboards and logs;
@@ -72,6 +72,7 @@ class IncidentStatus:
     back: str | None = None
     older: str | None = None
     newer: str | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,8 @@ def incident_page(
     """Render the page as one self-contained HTML document."""
     kept, about, words = kept or PageAttachments(), about or IncidentStatus(), words or RuleTexts()
     first = report.diagnoses[:MOST_DIAGNOSES]
-    job = report.job.name or report.job.id or report.bundle or "a job"
-    cause, wrong = closed_as(about.said, words.title) if about.state == "closed" else ("", False)
+    job = about.run or report.job.name or report.job.id or report.bundle or "a job"
+    cause, wrong = closed_as(about.said, words.title, report.verdict) if about.state == "closed" else ("", False)
     gaps = decisions.missing_evidence(report)
     return render(
         "incident.html",

@@ -13,10 +13,11 @@ from sqlmodel import col, or_, select
 
 from bot.incidents.resolution import Annotation, Resolution, annotations_within, word
 from bot.store import incident_state
-from bot.store.confirmed_fault import actual_fault
+from bot.store.confirmed_fault import actual_fault, actual_nodes
 from bot.store.database import Database
+from bot.store.run_names import path_read, run_name
 from bot.store.suspect_nodes import node_names, suspects
-from bot.store.tables import IncidentRow
+from bot.store.tables import AnnotationRow, IncidentRow
 from bot.store.visibility import visible
 from kb.digest.rows import said_to_fail
 from kb.model import NOT_FAILED
@@ -25,6 +26,7 @@ SIZE = 50  # incidents a page
 MOST_PAGES = 200  # beyond this, filters help more than paging
 MOST_COUNTED = 10_000
 LONGEST = 128  # characters of a search text
+_DIGITS = 10  # of a number that may be an incident's
 WEEKS = (1, 4, 12, 26, 52, 0)  # choices of age; 0: any
 USUAL_WEEKS = 4
 State = Literal["any", "open", "acknowledged", "snoozed", "closed", "merged", "pinned"]
@@ -39,9 +41,9 @@ SORTS: tuple[tuple[Sort, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class IncidentQuery:
-    """A query. `fault`: a class, as people confirmed it where they did, or "none" for incidents without one; `node`: its full name; `job`: part of a name or id.
+    """A query. `fault`: a class, as people confirmed it where they did, or "none" for incidents without one; `node`: its full name; `job`: part of a name, an id or a path.
 
-    `text`: part of a summary, cause, job or node. `sort`: "open" lists failures that need attention first and runs without a failure last.
+    `text`: part of a summary, cause, job, node or path, of what people closed an incident with, or its number. `sort`: "open" lists failures that need attention first and runs without a failure last.
     """
 
     fault: str = ""
@@ -78,7 +80,7 @@ def _clean(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListedIncident:
-    """An incident of the list. `nodes`: the suspects; `word`: the actual cause according to people."""
+    """An incident of the list. `nodes`: those at fault, as people closed it, else the suspects; `word`: the actual cause according to people; `path`: what was read, if the job has no name."""
 
     id: int
     at: datetime
@@ -95,6 +97,7 @@ class ListedIncident:
     snoozed_until: datetime | None = None
     merged_into: int | None = None
     backfilled: bool = False
+    path: str = ""
 
     @property
     def failed(self) -> bool:
@@ -142,21 +145,22 @@ def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> 
         # a text search reads every row, so it runs only once
         once = wanted.node or wanted.job or wanted.text
         faults = Counter(fault for _, fault in every_id) if once else dict(session.exec(by_fault).all())
-        rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(shown)))}
+        named = select(IncidentRow, actual_nodes()).where(col(IncidentRow.id).in_(shown))
+        rows = {row.id: (row, nodes) for row, nodes in session.exec(named)}
         said = annotations_within(session, shown)
-        incidents = tuple(_listed(rows[item], said.get(item, ()), now) for item in shown if item in rows)
+        incidents = tuple(_listed(*rows[item], said.get(item, ()), now) for item in shown if item in rows)
     return IncidentResults(incidents, len(ids), faults)
 
 
-def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> ListedIncident:
+def _listed(row: IncidentRow, nodes: str | None, said: Sequence[Annotation], now: datetime) -> ListedIncident:
     return ListedIncident(
         row.id or 0,
         row.created_at,
-        row.job_name or row.job_id or row.bundle or "a job",
+        run_name(row),
         row.fault,
         row.verdict,
         row.summary,
-        node_names(row.nodes),
+        node_names(nodes),
         row.gpu_hours_lost,
         incident_state.state_of(row, now),
         row.pinned,
@@ -165,6 +169,7 @@ def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> List
         row.snoozed_until,
         row.merged_into,
         row.backfilled,
+        path_read(row),
     )
 
 
@@ -184,18 +189,31 @@ def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool
     if wanted.node:
         found.append(suspects(wanted.node))
     if wanted.job:
-        found.append(
-            or_(
-                col(IncidentRow.job_name).icontains(wanted.job, autoescape=True),
-                col(IncidentRow.job_id).icontains(wanted.job, autoescape=True),
-            )
-        )
+        found.append(_contains(wanted.job, *_NAMES))
     if wanted.text:
-        row = IncidentRow
-        places = (row.summary, row.fault, row.job_name, row.job_id, row.nodes)
-        found.append(or_(*(col(place).icontains(wanted.text, autoescape=True) for place in places)))
+        found.append(_mentions(wanted.text))
     if wanted.state == "pinned":
         found.append(col(IncidentRow.pinned).is_(True))
     elif wanted.state != "any":
         found += incident_state.listed_in(wanted.state, now)
     return found
+
+
+_NAMES = (IncidentRow.job_name, IncidentRow.job_id, IncidentRow.bundle, IncidentRow.source)
+
+
+def _contains(text: str, *places: Any) -> ColumnElement[bool]:
+    return or_(*(col(place).icontains(text, autoescape=True) for place in places))
+
+
+def _mentions(text: str) -> ColumnElement[bool]:
+    """Whether an incident has the text in what is shown of it, in what people closed it with, or as its number."""
+    row, note = IncidentRow, AnnotationRow
+    said = select(note.id).where(
+        col(note.incident_id) == col(row.id), _contains(text, note.note, note.action, note.fault, note.nodes)
+    )
+    found = [_contains(text, row.summary, row.fault, row.nodes, *_NAMES), said.correlate(IncidentRow).exists()]
+    number = text.removeprefix("#")
+    if number.isascii() and number.isdigit() and len(number) < _DIGITS:
+        found.append(col(row.id) == int(number))
+    return or_(*found)

@@ -12,6 +12,7 @@ from bot.incidents.names import names, with_names
 from bot.pages.incident import IncidentStatus
 from bot.store.incident_state import State, state_of
 from bot.store.incidents import Incident
+from bot.store.run_names import run_name
 
 
 def about_of(
@@ -26,6 +27,7 @@ def about_of(
 
     return IncidentStatus(
         number=incident.id,
+        run=run_name(incident),
         at=incident.created_at,
         said=tuple(
             replace(item, said=replace(item.said, who=with_names(item.said.who, known)))

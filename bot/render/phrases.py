@@ -185,9 +185,19 @@ GRADES = {
 
 
 def grade(step: RemedyStep) -> str:
-    """Return the risk of a step of the remedy; empty for a change of this job without a command, and for our own commands."""
-    harmless = step.grade == "safe" and (not step.command or step.command.startswith("signalbox "))
-    return "" if harmless else f"({GRADES.get(step.grade, step.grade)})"
+    """Return the risk of a step of the remedy in brackets; empty where there is none to tell."""
+    told = risk(step)
+    return f"({told})" if told else ""
+
+
+def risk(step: RemedyStep) -> str:
+    """Return the risk of a step; empty for looks and changes of this job without a command, and for our own changes.
+
+    A step without a command may ask people for anything, so it is not called read-only.
+    """
+    own = step.grade == "safe" and step.command and step.command.startswith("signalbox ")
+    harmless = step.grade in ("look", "safe") and not step.command
+    return "" if own or harmless else GRADES.get(step.grade, step.grade)
 
 
 # --- who -------------------------------------------------------------------------------------------------------------

@@ -73,6 +73,14 @@ def show(report: Report, reading: Reading | None = None, above: int = 0) -> None
         sys.stdout.write(plain(report, WIDTH, reading, sys.stdout.encoding or "utf-8"))
 
 
+def show_evidence(report: Report, reading: Reading) -> None:
+    """Print only the lines that the first diagnosis quotes; nothing without a diagnosis."""
+    page = TextPage(WIDTH, reading)
+    for diagnosis in report.diagnoses[:1]:
+        _evidence(page, diagnosis, _QUOTES[0])
+    sys.stdout.write("".join(f"{_encodable(str(line), sys.stdout.encoding or 'utf-8')}\n" for line in page.lines))
+
+
 def render(report: Report, console: Console, reading: Reading | None = None) -> None:
     """Print the report to the console, at its width and with the styles it supports."""
     from bot.render.rich_console import draw_lines  # noqa: PLC0415 - slow to import, and not needed for `plain`
@@ -126,7 +134,7 @@ def _write(page: TextPage, report: Report) -> None:
         _remedy(page, first)
         _grounds(page, first, _QUOTES[0], report.time_zone)
     told, command = decisions.how_to_settle(report)
-    page.field("Do first", f"{told} (read-only)" if told else "")
+    page.field("Do first", f"{told} (read-only)" if told and command else told)
     page.command(command)
     if page.reading.heat is not None:
         from bot.render.heat_text import add_heat  # noqa: PLC0415 - few answers have one

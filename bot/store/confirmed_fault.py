@@ -1,4 +1,4 @@
-"""The fault of an incident as people confirmed it, in SQL, so that lists and counts agree with its page."""
+"""The fault and the nodes of an incident as people confirmed them, in SQL, so that lists and counts agree with its page."""
 
 from __future__ import annotations
 
@@ -36,6 +36,17 @@ def actually_failed() -> ColumnElement[Any]:
         (said == "no_rule", true()),
         ((said == "fault") & fault.is_not(None) & (fault != "cancelled"), true()),
         else_=by_verdict,
+    )
+
+
+def actual_nodes() -> ColumnElement[Any]:
+    """The nodes at fault, as JSON: those that the last valid close-out names, else the suspects."""
+    said = _last(AnnotationRow.nodes)
+    suspects = col(IncidentRow.nodes)
+    return case(
+        (col(IncidentRow.closed_at).is_(None), suspects),
+        (said != "[]", said),
+        else_=suspects,
     )
 
 

@@ -26,7 +26,7 @@ from bot.store.group_commit import GroupCommit, GroupedWrite
 from bot.store.tables import SchemaVersion
 from kb.errors import SignalboxError
 
-SCHEMA_VERSION = 12  # version of the tables: the number of steps in `migrations/versions`
+SCHEMA_VERSION = 13  # version of the tables: the number of steps in `migrations/versions`
 _STEPS = Path(__file__).parent / "migrations"
 _LOCK = 0x5163616C  # PostgreSQL advisory lock: processes that start at the same time migrate one after the other
 _BUSY_SECONDS = 5.0

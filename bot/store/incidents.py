@@ -18,16 +18,16 @@ from typing import Any
 import msgspec
 import zstandard
 from sqlalchemy import ColumnElement, func
-from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from bot.render.report_json import dumps, from_json
 from bot.runtime.paths import DEFAULT_TENANT, database_url
 from bot.store import unsaved
-from bot.store.confirmed_fault import actual_fault
+from bot.store.confirmed_fault import actual_fault, actual_nodes
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import ListedState, awake, listed_in, to_do
 from bot.store.packed_reports import Origin, PackedReport, file
+from bot.store.report_writes import Stored, add_within, put_within, stored_incident
 from bot.store.suspect_nodes import node_names, suspects
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from bot.store.visibility import PUBLIC, Viewer, visible
@@ -42,7 +42,7 @@ _LATEST = 5_000  # incidents whose nodes are looked through for a similar name
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Summary of a stored report. `fault` and `rule` are those of the first diagnosis."""
+    """Summary of a stored report. `fault` and `rule` are those of the first diagnosis; `nodes` in a list are those that people named, else its suspects."""
 
     id: int
     created_at: datetime
@@ -74,6 +74,7 @@ class Incident:
     reopened_at: datetime | None = None
     backfilled: bool = False
     private_to: str | None = None
+    source: str | None = None
     nodes: tuple[str, ...] = ()
 
 
@@ -82,7 +83,7 @@ class IncidentFilter:
     """Filter for incidents. All conditions that are set must hold.
 
     `state`: as of `now`; `assignee`: assigned to this person; `fault`: its class, or "none" for failures without one; `node`: the whole
-    name of one of its suspects; `awake`: neither snoozed nor merged; `to_do`: failures
+    name of a node at fault, as people closed it, else as diagnosed; `awake`: neither snoozed nor merged; `to_do`: failures
     without a confirmed cause (bot.store.incident_state). `viewer`: for whom; by default, without private incidents.
     """
 
@@ -173,13 +174,13 @@ class IncidentStore(Repository):
         self, limit: int = 20, wanted: IncidentFilter = EVERYTHING, *, skip: int = 0, costly: bool = False
     ) -> tuple[Incident, ...]:
         """The matching incidents, newest first. `skip`: how many to skip; `costly`: those with the most GPU-hours to repeat first."""
-        query = select(IncidentRow)
+        query = select(IncidentRow, actual_nodes())
         if costly:
             query = query.order_by(func.coalesce(col(IncidentRow.gpu_hours_lost), -1.0).desc())
         query = query.order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         query = query.where(*wanted.conditions()).offset(max(skip, 0))
         with self.database.errors(), self.database.session() as session:
-            return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))
+            return tuple(_incident(row, nodes) for row, nodes in session.exec(query.limit(max(limit, 0))))
 
     def answer(self, incident_id: int) -> ReportedIncident | None:
         """An incident with its report. Does not unpack the replay text, which is only needed for tests of rules."""
@@ -245,8 +246,8 @@ class IncidentStore(Repository):
             return session.exec(query).one()
 
     def suspected_nodes(self, viewer: Viewer = PUBLIC) -> frozenset[str]:
-        """The names of the nodes that the latest incidents suspect."""
-        query = select(IncidentRow.nodes).where(col(IncidentRow.nodes).is_not(None), visible(viewer))
+        """The names of the nodes that are at fault in the latest incidents."""
+        query = select(actual_nodes()).where(visible(viewer))
         with self.database.errors(), self.database.session() as session:
             rows = session.exec(query.order_by(col(IncidentRow.id).desc()).limit(_LATEST)).all()
         return frozenset(name for row in rows for name in node_names(row))
@@ -259,7 +260,7 @@ class IncidentStore(Repository):
 
     def _id_of(self, report_id: str) -> int | None:
         with self.database.session() as session:
-            return _stored_incident(session, report_id)
+            return stored_incident(session, report_id)
 
 
 def remember(
@@ -270,21 +271,21 @@ def remember(
     url: str | None = None,
     now: datetime | None = None,
     origin: Origin | None = None,
-    within: Callable[[Session, int], None] | None = None,
+    within: Callable[[Session, int, Stored], None] | None = None,
     promised: Path | None = None,
 ) -> str | None:
     """Store a report in the database of this user. Return a one-line warning if that fails, None on success.
 
     The answer is already printed, so a failure is not an error: a report that the database rejects is saved beside it for the
-    next command. `now` defaults to the current time. `within` receives the id of the incident and writes more in the same
-    transaction. `promised`: the file of bot.store.unsaved.promise, which is removed once the report is stored.
+    next command. `now` defaults to the current time. `within` receives the id of the incident and what became of it, and
+    writes more in the same transaction. A run that is diagnosed again keeps its incident (bot.store.same_run). `promised`: the file of bot.store.unsaved.promise, which is removed once the report is stored.
     """
     filed = file(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
 
     def kept(session: Session) -> None:
-        number = add_within(session, filed)
+        number, stored = put_within(session, filed)
         if within is not None:
-            within(session, number)
+            within(session, number, stored)
 
     try:
         url = url or database_url()
@@ -324,7 +325,7 @@ def _taken_in(store: IncidentStore, packed: bytes) -> bool:
         filed = _as_put(found) if "row" in found else _as_promised(found)
     except (SignalboxError, msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError):
         return False
-    store.database.write(lambda session: add_within(session, filed))
+    store.database.write(lambda session: put_within(session, filed))
     return True
 
 
@@ -339,47 +340,20 @@ def _as_promised(found: Mapping[str, Any]) -> PackedReport:
     """Return the incident of a command that ended before it stored its answer. It has no attachments."""
     report = from_json(found["report"])
     now = datetime.fromisoformat(found["now"])
-    origin = Origin(found["tenant"], found["cluster"], now)
+    origin = Origin(found["tenant"], found["cluster"], now, logs=found.get("logs", ""), source=found.get("source"))
     return file(found["report"], report, found["replay"], found["bundle"], now, origin=origin)
 
 
 _ROW_TIMES = ("created_at", "ended_at")
 
 
-def add_within(session: Session, filed: PackedReport) -> int:
-    """`IncidentStore.add` in a write transaction."""
-    known = _stored_incident(session, filed.row["report_id"])
-    if known is not None:
-        return known
-    row = IncidentRow(**filed.row)
-    try:
-        with session.begin_nested():
-            session.add(row)
-            session.flush()
-    except IntegrityError:  # another process was faster
-        known = _stored_incident(session, filed.row["report_id"])
-        if known is None:
-            raise
-        return known
-    if row.id is None:  # pragma: no cover - a flush gives an id
-        raise StoreError("the database gave no id")
-    session.add(ReportRow(incident_id=row.id, json_zstd=filed.json_zstd))
-    session.add(ReplayRow(incident_id=row.id, text_zstd=filed.text_zstd, size=filed.size, cut=filed.cut))
-    for name, data in filed.kept.items():
-        session.add(KeptRow(incident_id=row.id, name=name, data_zstd=data))
-    return row.id
-
-
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _stored_incident(session: Session, report_id: str) -> int | None:
-    return session.exec(select(IncidentRow.id).where(IncidentRow.report_id == report_id)).first()
-
-
-def _incident(row: IncidentRow) -> Incident:
+def _incident(row: IncidentRow, nodes: str | None = None) -> Incident:
+    """`nodes`: the actual ones, if they were asked for."""
     same = {name: getattr(row, name) for name in Incident.__dataclass_fields__ if name != "nodes"}
-    return Incident(**same, nodes=node_names(row.nodes))
+    return Incident(**same, nodes=node_names(row.nodes if nodes is None else nodes))
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -29,7 +29,8 @@ class Origin:
     """Context of a report: tenant, cluster, end of the job. `kept`: small attachments to store with the report, by name.
 
     `partition`, `framework`, `image`: the environment of the job; `saving`: seconds spent writing checkpoints;
-    `backfilled`: found in the past, and announced to nobody. `private_to`: the only person who sees it.
+    `backfilled`: found in the past, and announced to nobody. `private_to`: the only person who sees it. `logs`: the digest of the
+    logs (kb.precedents.incident_trace.logs_digest); `source`: the path of logs that are no bundle.
     """
 
     tenant: str = DEFAULT_TENANT
@@ -42,6 +43,8 @@ class Origin:
     saving: float | None = None
     backfilled: bool = False
     private_to: str | None = None
+    logs: str = ""
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,8 @@ def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> M
         "reached": _small_number(report.progress.last_iteration),
         "backfilled": origin.backfilled,
         "private_to": origin.private_to,
+        "logs": origin.logs or None,
+        "source": _storable(origin.source),
     }
 
 

@@ -1,12 +1,11 @@
-"""The nodes that an incident suspects, as its row has them: a JSON list of names."""
+"""The nodes at fault in an incident, as the database has them: a JSON list of names."""
 
 from __future__ import annotations
 
 import msgspec
 from sqlalchemy import ColumnElement
-from sqlmodel import col
 
-from bot.store.tables import IncidentRow
+from bot.store.confirmed_fault import actual_nodes
 
 
 def node_names(nodes: str | None) -> tuple[str, ...]:
@@ -18,5 +17,5 @@ def node_names(nodes: str | None) -> tuple[str, ...]:
 
 
 def suspects(node: str) -> ColumnElement[bool]:
-    """Condition for rows that suspect the node with exactly this name."""
-    return col(IncidentRow.nodes).contains(msgspec.json.encode(node).decode(), autoescape=True)
+    """Condition for incidents in which the node with exactly this name is at fault, as people closed them, else as diagnosed."""
+    return actual_nodes().contains(msgspec.json.encode(node).decode(), autoescape=True)

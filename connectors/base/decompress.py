@@ -1,4 +1,4 @@
-"""Decompresses gzip, zstandard and xz streams with bounded memory, including concatenated, truncated and damaged ones."""
+"""Decompresses gzip, bzip2, zstandard and xz streams with bounded memory, including concatenated, truncated and damaged ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz
 _MAGIC |= {
     bytes((low, 0x2A, 0x4D, 0x18)): "zstd" for low in range(0x50, 0x60)
 }  # skippable frames, as pzstd writes them
-_LONGEST_MAGIC = 6
+_MAGIC |= {
+    b"BZh%d%s" % (level, block): "bzip2" for level in range(1, 10) for block in (b"1A", b"\x17r")
+}  # the second: without data
+READ = "gzip, bzip2, xz and zstandard"  # the compressions that are read, in words
+LONGEST_MAGIC = 6  # bytes by which a compression is known
 _PIECE = {
     "gzip": 32 * 1024,
     "xz": 32 * 1024,
+    "bzip2": 32 * 1024,
     "zstd": 2048,
 }  # compressed bytes at a time; a piece of zstd expands to at most 64 MB
 _XZ_MEMORY = 256 << 20  # `xz -9` needs 65 MB; its format allows 4 GB
@@ -23,7 +28,7 @@ _ZSTD_WINDOW = 128 << 20
 
 
 def compression_of(head: bytes) -> str | None:
-    """Return the compression of data by its first bytes: `gzip`, `zstd`, `xz`, or None."""
+    """Return the compression of data by its first bytes: `gzip`, `bzip2`, `zstd`, `xz`, or None."""
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
@@ -48,7 +53,7 @@ class Readable(Protocol):
 
 
 class _Member(Protocol):
-    """A compressed member being read: what zlib, lzma and zstandard have in common."""
+    """A compressed member being read: what zlib, bz2, lzma and zstandard have in common."""
 
     @property
     def eof(self) -> bool: ...
@@ -110,7 +115,7 @@ class Decompressor:
     def _next_member(self) -> bool:
         """Return whether another member follows; zeros between members are padding."""
         rest = self._member.unused_data.lstrip(b"\0")
-        while len(rest) < _LONGEST_MAGIC and (more := self._handle.read(self._piece)):
+        while len(rest) < LONGEST_MAGIC and (more := self._handle.read(self._piece)):
             rest = (rest + more).lstrip(b"\0")
         if rest and compression_of(rest) is None:
             self.fault = "other data follows the packed data"
@@ -126,6 +131,10 @@ def _unpacker(compression: str) -> tuple[Callable[[], _Member], tuple[type[Excep
         return lambda: zlib.decompressobj(wbits=31), (zlib.error,)
     if compression == "xz":
         return lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), (lzma.LZMAError,)
+    if compression == "bzip2":
+        import bz2  # noqa: PLC0415 - needed for few
+
+        return bz2.BZ2Decompressor, (OSError,)
     import zstandard  # noqa: PLC0415 - costs start-up time, needed for few
 
     context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)

@@ -28,7 +28,7 @@ _BESIDE = lazy_compile(
     r"|nvidia-smi|py-?spy|pystack|std(?:out|err)|out|err|logs?|(?:global[_-]?)?rank[-_.]?\d{1,7})(?=[._\-]|$)",
     re.IGNORECASE,
 )
-_ENDING = lazy_compile(r"(?:\.(?:log|txt|out|err|gz|zst|xz|json)|(?<=[a-z])\.\d{1,3})+$", re.IGNORECASE)
+_ENDING = lazy_compile(r"(?:\.(?:log|txt|out|err|gz|bz2|zst|xz|json)|(?<=[a-z])\.\d{1,3})+$", re.IGNORECASE)
 # names as clusters and clouds assign them: whole pods, cloud hosts, addresses, numbered machines
 _NODE = lazy_compile(
     r"ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?|(?:\d{1,3}\.){3}\d{1,3}"

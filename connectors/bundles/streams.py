@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from connectors.base.bundle_layout import NO_LOG_FILES, NOT_LOGS, NOT_READ
-from connectors.base.decompress import Decompressor, compression_of, is_binary
+from connectors.base.decompress import LONGEST_MAGIC, READ, Decompressor, compression_of, is_binary
 from connectors.base.filenames import ARCHIVE, ATTEMPT, NO_LOG, TREE, name_hints
 from connectors.base.untrusted import is_within, opened, what
 from connectors.bundles.numbered_files import with_numbers
@@ -147,8 +147,24 @@ def _no_text(file: Path, size: int) -> tuple[str, str] | None:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "binary", "UTF-16; not read, convert it to UTF-8 first"
     if compression_of(head) is None and is_binary(head):
-        return "binary", "not text; not read"
+        return "binary", f"{_packed_as(head)}; not read. Of compressed files, {READ} are read"
     return None
+
+
+_OTHERS = {
+    b"PK\x03\x04": "a zip archive",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"Rar!": "a rar archive",
+    b"\x04\x22\x4d\x18": "compressed by lz4",
+    b"\x1f\x9d": "compressed by compress",
+    b"\x89LZO": "compressed by lzop",
+    b"LZIP": "compressed by lzip",
+}
+
+
+def _packed_as(head: bytes) -> str:
+    """What a file is that is neither text nor compressed in a way that is read."""
+    return next((name for magic, name in _OTHERS.items() if head.startswith(magic)), "not text")
 
 
 def _tree_ranks(streams: Sequence[StreamRef]) -> list[StreamRef]:
@@ -195,7 +211,7 @@ def is_plain(ref: StreamRef) -> bool:
     """Return whether a stream is stored uncompressed, so that it can be read in shards."""
     try:
         with opened(ref.uri) as handle:
-            return compression_of(handle.read(8)) is None
+            return compression_of(handle.read(LONGEST_MAGIC)) is None
     except OSError:
         return True
 
@@ -221,7 +237,7 @@ class StreamReader:
         """
         try:
             with opened(self.ref.uri) as handle:
-                compression = compression_of(handle.read(8))
+                compression = compression_of(handle.read(LONGEST_MAGIC))
                 if compression is None:
                     yield from self._plain(handle, overlap)
                 else:

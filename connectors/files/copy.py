@@ -35,7 +35,7 @@ _PROBE = 8192
 _DUMP = re.compile(
     r"(?:nccl_trace|comm_lib_trace|fr_trace|flight_recorder|trace_rank)[\w.-]{0,80}?\d{1,7}(?:\.json|\.pickle|\.pkl)?\Z|dump_\d{1,7}\Z"
 )
-PACKED = re.compile(r"\.(?:gz|zst|xz)\Z")
+PACKED = re.compile(r"\.(?:gz|bz2|zst|xz)\Z")
 _NO_FOLDERS = frozenset(
     (
         "checkpoints",

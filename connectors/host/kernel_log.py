@@ -20,10 +20,11 @@ FILES = (Path("/var/log/kern.log"), Path("/var/log/messages"), Path("/var/log/sy
 BEFORE = 60.0  # seconds before the start of the watch that still count
 MOST_TEXT = 4 << 20
 SECONDS = 5.0
-_ABOUT_ONE = re.compile(  # a single process crashed, or was killed because the host or its cgroup ran out of memory
+_ABOUT_ONE = re.compile(  # a single process crashed, was killed because the host or its cgroup ran out of memory, or heads a dump
     rb"\[(\d{1,9})\]: segfault at |\btraps: [^\[\n]{1,64}\[(\d{1,9})\]|[Oo]ut of memory: Killed process (\d{1,9})"
-    rb"|oom-kill:constraint=.{0,600}?\bpid=(\d{1,9})"
+    rb"|oom-kill:constraint=.{0,600}?\bpid=(\d{1,9})|\bCPU: \d{1,5} (?:UID: \d{1,10} )?PID: (\d{1,9}) Comm: "
 )
+_NAMES_ITS_PROCESS = (b"Killed process", b"oom-kill:", b" Comm: ")
 COMMAND = ("dmesg", "--time-format", "iso")
 
 
@@ -48,7 +49,7 @@ class KernelLog:
     def poll(self, others: Collection[int] = (), ours: Collection[int] = ()) -> bool:
         """Read new lines, and return whether there were any.
 
-        `ours`: the processes of the job, if known; then only their out-of-memory kills count.
+        `ours`: the processes of the job, if known; then only their out-of-memory kills and dumps count.
         """
         if self._given_up or len(self.text) >= MOST_TEXT:
             return False
@@ -64,7 +65,7 @@ class KernelLog:
         Lines about "invoked oom-killer" do not identify the killed process; the lines below them do.
         """
         who = _about(line)
-        if ours and who > 0 and who not in ours and (b"Killed process" in line or b"oom-kill:" in line):
+        if ours and who > 0 and who not in ours and any(sign in line for sign in _NAMES_ITS_PROCESS):
             return True
         return who in others or (who > 0 and _stamp(line, self.begun) < self.begun) or b" invoked oom-killer: " in line
 

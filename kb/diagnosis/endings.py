@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kb.diagnosis.context.open_end import open_end, shown_lines
 from kb.diagnosis.context.passing_changes import LATE_ERROR
+from kb.diagnosis.telling_lines import telling_lines
 from kb.diagnosis.verdict import failure_signs
 from kb.facts.completion.completion import Completion
 from kb.facts.job_facts import Facts
@@ -178,7 +179,11 @@ def _unclear(logs: int, report: Report, facts: Facts, completion: Completion) ->
     """Return the summary of a run that shows no failure and no end; of its last run, if an earlier one in the log failed."""
     known = completion.scheduler is not None and completion.scheduler.outcome == "succeeded"
     earlier = any(True for _ in earlier_failures(facts))
-    doubt = _doubt(facts, completion) if completion.against or known else open_end(report.progress, facts)
+    doubt = (
+        _doubt(facts, completion)
+        if completion.against or known
+        else open_end(report.progress, facts, troubled=bool(telling_lines(facts, sure=True)))
+    )
     if any(gap.code == "shrunk" for stream in facts.streams for gap in stream.summary.gaps):
         doubt = "a log shrank while it was read, so that its end may be missing here"
     unclear = f"unclear whether the {'last one' if earlier else 'run'} completed{f': {doubt}' if doubt else ''}."

@@ -58,6 +58,9 @@ _NUMBER = lazy_compile(r"\d+")
 _FRAME = lazy_compile(
     r"^\W{0,3}\s*File \"|^\s*[\^~]+\s*$|Traceback \(most recent|^\W*$|^(?:During handling|The above exception)|^\s*at |^frame #"
     r"|^\s*\S+\(\S*\+0x|^#\d+ "
+    # registers, stack and modules of a kernel's dump, which say of the line above them where it was
+    r"|\bPID: \d{1,9} Comm: |\bHardware name: |\bCall Trace:|\bModules linked in:|\bR(?:[A-DS][XIP]|IP|FLAGS|\d\d): (?:\d{4}:)?(?:\w{1,80}\+0x)?[0-9a-f]{4}"
+    r"|\bCR\d: [0-9a-f]{8}|-\[ (?:end trace|cut here)|\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}"
 )
 _FILE = 'File "'
 _PROGRAM = lazy_compile(

@@ -22,7 +22,7 @@ DEFINITIONS: Mapping[str, str] = {
         "with a known time. A report and the list of incidents show a smaller figure: only the steps to repeat."
     ),
     "ran_well": (
-        "Jobs of the week that Signalbox saw end as somebody wanted, completed or stopped on purpose: GPUs times the time from the "
+        "Jobs of the week that Signalbox saw end as somebody wanted, completed or stopped on purpose, or that people closed as 'nothing failed': GPUs times the time from the "
         "start to the end of the last attempt, where both are known."
     ),
     "between": "Mean time between failures: hours of the week so far, divided by the failures of all jobs.",
@@ -48,8 +48,8 @@ DEFINITIONS: Mapping[str, str] = {
         "the interrupted jobs. Jobs that never failed are not included."
     ),
     "offenders": (
-        "Jobs with a hardware or network failure that names the node, by week; a job counts once however often it was tried. "
-        "A node named by a person takes precedence over the diagnosis."
+        "Jobs with a hardware or network failure that names the node, or whose close-out names it, by week; a job counts once however "
+        "often it was tried. A node named by a person takes precedence over the diagnosis."
     ),
     "lemon": (
         "Lemon score: -log10 of the expected number of nodes named by this many jobs or more in eight weeks if all namings were spread "
@@ -74,3 +74,23 @@ DEFINITIONS: Mapping[str, str] = {
     "share": "Each share is shown with n and its 95 % Wilson interval.",
     "few": "Shares, means and medians of fewer than 5 cases are left out.",
 }
+
+LABELS: Mapping[str, str] = {
+    "gpu_hours": "GPU-hours lost",
+    "ran_well": "ended well",
+    "between": "between failures",
+    "to_failure": "mean time to failure by size",
+    "recovery": "time to recover",
+    "ineffective": "ineffective training time",
+    "effective": "effective ratio",
+    "offenders": "nodes",
+    "lemon": "score",
+    "unknown": "no diagnosis",
+    "closed": "closed by people",
+    "top1": "correct, top answer",
+    "top3": "correct, top three",
+    "abstained": "correctly none",
+    "wrong": "rules most often wrong",
+    "open": "unresolved",
+    "few": "left out",
+}  # a figure's name where it is shown; the others are shown by the name of their definition

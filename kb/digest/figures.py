@@ -31,7 +31,7 @@ from kb.digest.digest import (
 )
 from kb.digest.recovery_times import JobRuns, Recovery, jobs, recoveries, recovery
 from kb.digest.repeat_offenders import offenders
-from kb.digest.rows import JUDGED, SOUND, UNKNOWN, DigestRow, counted
+from kb.digest.rows import JUDGED, UNKNOWN, DigestRow, counted
 from kb.digest.statistics import LEAST, Share, Sum, rate, share, spread, total
 from kb.digest.weeks import Week
 
@@ -220,7 +220,7 @@ def _unknown(kinds: _Kinds) -> Share:
 
 
 def _ran_well(week: _Week, rows: Iterable[DigestRow]) -> Sum:
-    """GPU-hours of the jobs whose latest report of the week says that they completed or were stopped on purpose."""
+    """GPU-hours of the jobs whose latest report of the week says that they ended well."""
     latest: dict[str, DigestRow] = {}
     for row in rows:
         if week.start <= row.at < week.end:
@@ -228,7 +228,7 @@ def _ran_well(week: _Week, rows: Iterable[DigestRow]) -> Sum:
             there = latest.get(job)
             if there is None or there.at <= row.at:
                 latest[job] = row
-    return total(_hours_run(row) for row in latest.values() if row.phase in SOUND and not row.overruled)
+    return total(_hours_run(row) for row in latest.values() if row.ended_well)
 
 
 def _hours_run(row: DigestRow) -> float | None:

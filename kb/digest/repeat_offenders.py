@@ -44,7 +44,7 @@ class Offenders:
 
 
 def offenders(weeks: Sequence[Sequence[DigestRow]], domains: Mapping[str, str]) -> Offenders:
-    """The nodes of the hardware and network failures in each of the weeks, the oldest first. `domains`: class → domain."""
+    """The nodes of the hardware and network failures in each of the weeks, the oldest first, and those that people named. `domains`: class → domain."""
     counted = [_jobs_of_nodes(rows, domains) for rows in weeks]
     whole: dict[str, set[str]] = {}
     for entry in counted:
@@ -86,7 +86,7 @@ def lemon_score(jobs: int, namings: int, fleet: int) -> float:
 def _jobs_of_nodes(rows: Collection[DigestRow], domains: Mapping[str, str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for row in rows:
-        if (nodes := row.blamed) and domains.get(row.known) in OF_MACHINES:
+        if (nodes := row.blamed) and (row.named_nodes or domains.get(row.known) in OF_MACHINES):
             for node in nodes:
                 found.setdefault(node, set()).add(row.one_job)
     return found

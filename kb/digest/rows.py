@@ -81,6 +81,11 @@ class DigestRow(NamedTuple):
         return self.phase not in SOUND and self.cause != "no_failure"
 
     @property
+    def ended_well(self) -> bool:
+        """Whether the run completed or was stopped on purpose, or people say that nothing failed."""
+        return self.cause == "no_failure" or (self.phase in SOUND and not self.overruled)
+
+    @property
     def overruled(self) -> bool:
         """Whether people named a fault where the bot saw none."""
         return self.verdict in NOT_FAILED and said_to_fail(self.cause, self.said_fault) is True
@@ -107,7 +112,12 @@ class DigestRow(NamedTuple):
     @property
     def blamed(self) -> tuple[str, ...]:
         """The nodes at fault: those that people named, else those that the diagnosis suspects."""
-        return self.said_nodes if self.cause is not None and self.said_nodes else self.nodes
+        return self.said_nodes if self.named_nodes else self.nodes
+
+    @property
+    def named_nodes(self) -> bool:
+        """Whether people named the nodes at fault."""
+        return self.cause is not None and bool(self.said_nodes)
 
     @property
     def one_job(self) -> str:

@@ -195,6 +195,7 @@ def _shared(base: Comparison, groups: _RankGroups, indices: Sequence[int]) -> Co
         for i in indices
         if (groups.members[i][0].doing.activity, groups.members[i][0].doing.fault) == best
     )
+    found = _of_one(groups, first) if groups.seen == 1 and not base.unseen_count else first.doing
     who = (
         f"rank {first.rank}"
         if groups.seen == 1
@@ -202,11 +203,22 @@ def _shared(base: Comparison, groups: _RankGroups, indices: Sequence[int]) -> Co
     )
     return replace(
         base,
-        fault=first.doing.fault,
-        alternatives=first.doing.alternatives,
-        reason=f"{who} {first.doing.reason}",
+        fault=found.fault,
+        alternatives=found.alternatives,
+        reason=f"{who} {found.reason}",
         shared=groups.seen > 1,
     )
+
+
+def _of_one(groups: _RankGroups, rank_stack: _RankStack) -> ProcessActivity:
+    """Return what the only rank does: without others, it is no straggler, and out of step with nobody."""
+    found, rounds = rank_stack.doing, groups.rounds[rank_stack.rank]
+    if found.fault == "straggler":
+        found = _stuck(found, rounds, rank_stillness(rank_stack.rank, rounds, groups.limits, Memo()))
+    if found.fault == "straggler":
+        found = replace(found, fault="code_bug" if _at_work(rounds[-1]) else "deadlock")
+    others = {"straggler", "collective_desync", found.fault}
+    return replace(found, alternatives=tuple(item for item in found.alternatives if item not in others))
 
 
 def _with_outsiders(

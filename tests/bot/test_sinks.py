@@ -50,8 +50,9 @@ from bot.runtime import metrics
 from bot.slack.delivery.masked_client import MaskedClient, masked_texts
 from bot.slack.messages.answer import answer_message
 from bot.store.digest_rows import compute
-from bot.store.incidents import add_within, remember
+from bot.store.incidents import remember
 from bot.store.packed_reports import Origin, file
+from bot.store.report_writes import add_within
 from bot.store.tables import MaskedText
 from kb.digest.weeks import week_of
 from kb.model import Gap, Job, JobRecord, StreamRef, Window

@@ -15,8 +15,8 @@ from bot.incidents.lifecycle import LifecycleStep, StepNotAllowed, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
 from bot.store.database import Repository
-from bot.store.incidents import add_within
 from bot.store.packed_reports import Origin, file
+from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
 from kb.report import Report
 from kb.rulebase.rule import FaultClass, Rulebook

@@ -8,8 +8,8 @@ from random import Random
 
 from bot.demo.sample_incidents import incidents
 from bot.incidents.ledger import Ledger
-from bot.store.incidents import add_within
 from bot.store.packed_reports import file
+from bot.store.report_writes import add_within
 from tests.support.filled_store import BOOK, NOW
 from tests.support.hostile_reports import text
 

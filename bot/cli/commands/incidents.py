@@ -37,7 +37,12 @@ def list_incidents(
         str | None, typer.Option("--fault", help="Only this fault class, or `none` for failures without a known cause.")
     ] = None,
     node: Annotated[
-        str | None, typer.Option("--node", metavar="NAME", help="Only incidents in which this node is a suspect.")
+        str | None,
+        typer.Option(
+            "--node",
+            metavar="NAME",
+            help="Only incidents in which this node is at fault, as people closed them, else as diagnosed.",
+        ),
     ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="SPAN", help="Only the last days, such as 7d.")
@@ -55,7 +60,7 @@ def list_incidents(
 
     REDO GPU-H: GPU-hours of the steps to repeat. The digest's GPU-hours lost also count the time until the job ran again.
     """
-    from bot.cli.incident_rows import begin, listed, none_found, places_of
+    from bot.cli.incident_rows import begin, listed, none_found
     from bot.incidents.names import names
     from bot.incidents.resolution import confirmed
     from bot.store.incidents import IncidentFilter
@@ -76,7 +81,6 @@ def list_incidents(
         incidents, known = store.list(limit, wanted, costly=sort == "gpu-hours"), names(store.database)
         total = store.count(wanted) if len(incidents) == limit else len(incidents)
         causes = confirmed(store.database, [incident.id for incident in incidents if incident.closed_at is not None])
-        places = {} if as_json else places_of(store, incidents)
         told = none_found(store, node) if not incidents else ""
     if as_json:
         for incident in incidents:
@@ -86,7 +90,7 @@ def list_incidents(
     elif not incidents:
         say("No incidents yet. `signalbox diagnose` stores its reports here.")
     else:
-        listed(incidents, now, known, causes, places)
+        listed(incidents, now, known, causes)
         if total > len(incidents):
             first = "newest" if sort == "newest" else "most costly"
             say(f"The {first} {len(incidents)} of {total:,}; --limit N shows more.", err=True)
@@ -130,18 +134,25 @@ def show(
     from bot.render.headline import headline
     from bot.render.report_json import from_json
     from bot.render.terminal import show as print_report
+    from bot.render.terminal import show_evidence
     from bot.render.text_format import shown
     from bot.render.text_page import Reading
     from bot.runtime.redaction.structure import redacted
 
     incident = record.incident
-    bundle = f", bundle {shown(incident.bundle)}" if incident.bundle else ""
+    read = (
+        f", bundle {shown(incident.bundle)}"
+        if incident.bundle
+        else f", {shown(incident.source)}"
+        if incident.source
+        else ""
+    )
     pinned = ", pinned" if incident.pinned else ""
     lived = _lived(incident)
-    say(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}{f', {shown(lived)}' if lived else ''}")
+    say(f"Incident {incident.id}, {_when(incident)}{read}{pinned}{f', {shown(lived)}' if lived else ''}")
     if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
         say(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
-    closed, refuted = closing_lines(incident.id)
+    closed, refuted = closing_lines(incident.id, incident.verdict)
     for line in closed:
         say(shown(line))
     say("")
@@ -149,6 +160,7 @@ def show(
     report = redacted(from_json(record.report_json))  # an older version may have stored it
     if refuted and not verbose:
         say(f"The refuted answer, which -v shows: {shown(headline(report))}")
+        show_evidence(report, Reading(root=root))
     else:
         print_report(report, Reading(verbose, root=root, consoles=_consoles(incident, report), heat=_heat(compared)))
     for line in history(incident.id):

@@ -28,6 +28,7 @@ from bot.slack.messages.answer import answer_message
 from bot.slack.messages.answer_header import in_one_line
 from bot.slack.messages.evidence import evidence_message
 from bot.slack.use_cases.access import NOT_THERE
+from bot.store.run_names import run_name
 from bot.store.states import PostingState
 from kb.model import Gap
 
@@ -71,7 +72,7 @@ class Composer:
         if posting.state == PostingState.COLLECTING:
             return self._collecting(posting)
         record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
-        job = "A job" if record is None else record.incident.job_name or record.incident.job_id or "A job"
+        job = "A job" if record is None else run_name(record.incident, "A job")
         called = [str(mention["id"]) for mention in posting.facts.get("mentions", []) if isinstance(mention, dict)]
         return replies.opening_words(job, str(posting.facts.get("why") or ""), called)
 
@@ -131,7 +132,7 @@ class Composer:
 
     def _reminder(self, posting: Posting) -> Message:
         record = self.ledger.incidents.answer(posting.incident_id or 0)
-        job = "the job" if record is None else record.incident.job_name or record.incident.job_id or "the job"
+        job = "the job" if record is None else run_name(record.incident, "the job")
         if not self.wanted(posting):
             return replies.text_reply(f"Thanks. No more questions about {job}.")
         return notices.reminder(job, posting.asked_by or "", posting.handle)
@@ -140,7 +141,7 @@ class Composer:
         record = self.ledger.incidents.answer(posting.incident_id or 0)
         if record is None:
             return replies.text_reply("This incident is no longer stored.")
-        job = record.incident.job_name or record.incident.job_id or "a job"
+        job = run_name(record.incident)
         by, note = (str(posting.facts.get(name) or "") for name in ("by", "note"))
         return replies.assigned(record.incident.id, job, by=by, note=note, handle=posting.handle)
 

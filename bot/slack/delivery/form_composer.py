@@ -18,6 +18,7 @@ from bot.slack.forms import rule as forms_rule
 from bot.slack.forms.close_out import CloseOut, CloseOutForm, DiagnosisOption, close_out
 from bot.slack.forms.lifecycle import MergeCandidate
 from bot.store.incidents import Incident, IncidentFilter, ReportedIncident
+from bot.store.run_names import run_name
 from bot.store.visibility import Viewer
 from kb.report import Report
 
@@ -68,7 +69,7 @@ class FormComposer:
     @staticmethod
     def subject_words(incident: Incident) -> str:
         """Describe an incident in a few words."""
-        return f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'})"
+        return f"incident {incident.id} ({run_name(incident)})"
 
     def close_out(
         self,
@@ -127,7 +128,7 @@ class FormComposer:
         return [
             MergeCandidate(
                 diagnosis_option.id,
-                f"{diagnosis_option.job_name or diagnosis_option.job_id or 'a job'}: {diagnosis_option.summary}",
+                f"{run_name(diagnosis_option)}: {diagnosis_option.summary}",
             )
             for diagnosis_option in likely[:20]
         ]

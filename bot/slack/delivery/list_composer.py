@@ -27,6 +27,7 @@ from bot.slack.messages.lists import (
     ListedRule,
 )
 from bot.store.incidents import Incident, IncidentFilter
+from bot.store.run_names import run_name
 from bot.store.visibility import Viewer
 
 MOST_NODES = 1000  # read of the exclusions of a tenant
@@ -58,7 +59,7 @@ class ListComposer:
         return [
             ListedIncident(
                 handle,
-                item.job_name or item.job_id or item.bundle or "a job",
+                run_name(item),
                 item.summary,
                 item.created_at.timestamp(),
                 joined(["private" if item.private_to is not None else "", self._closed(item)]),

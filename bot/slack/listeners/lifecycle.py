@@ -11,6 +11,7 @@ from bot.slack.blocks.limits import Json
 from bot.slack.forms import lifecycle
 from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of
 from bot.slack.use_cases.access import Person, Subject
+from bot.store.run_names import run_name
 from kb.errors import SignalboxError
 
 
@@ -34,7 +35,7 @@ class LifecycleListeners(ListenerBase):
             incident = subject.record.incident
             self._use_cases.access.allow(person, "annotate", f"incident {incident.id}", subject)
             near = self._composer.forms.near(incident) if verb == "merge" else ()
-            told = f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'}: {incident.summary})"
+            told = f"incident {incident.id} ({run_name(incident)}: {incident.summary})"
             press.open(
                 lifecycle.form(
                     verb,

@@ -26,6 +26,9 @@ class IncidentRow(SQLModel, table=True):
     Life cycle (bot.incidents.lifecycle; the steps are StepRows): `acked_at`; `assignee`; `snoozed_until`;
     `merged_into`; `reopened_at`, which supersedes earlier feedback. `backfilled`: found in the past, and announced to
     nobody. `private_to`: the Slack user who asked for it privately; None: visible to the whole tenant.
+
+    `bundle`, `source`: the folder of the evidence, and the path of logs that are no bundle; `logs`: digest of the logs, which
+    identifies the run (bot.store.same_run).
     """
 
     __tablename__ = "incident"
@@ -76,6 +79,8 @@ class IncidentRow(SQLModel, table=True):
     reopened_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     backfilled: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
     private_to: str | None = Field(default=None, max_length=64)
+    logs: str | None = Field(default=None, index=True, max_length=64)
+    source: str | None = Field(default=None, sa_type=MaskedText)
 
 
 class ReportRow(SQLModel, table=True):

@@ -31,24 +31,35 @@ _EPOCH = lazy_compile(r"(?i)(?:\bepochs?\W{0,4}|\[ ?valid(?:ation)? ?\| ?)(\d{1,
 _NOT_SAVED = lazy_compile(r"(?i)\b(?:not|never|every|fail\w*|error|cannot|could|unable|if|when)\b")
 
 
-def open_end(done: Progress, facts: Facts) -> str:
-    """Return how far the run came and what its logs end with, as part of a sentence; empty if they show neither."""
+def open_end(done: Progress, facts: Facts, *, troubled: bool = False) -> str:
+    """Return how far the run came and what its logs end with, as part of a sentence; empty if they show neither.
+
+    `troubled`: a line at the end of a log may report an error, though nothing shows that it ended the run.
+    """
     streams = [stream for stream in facts.streams if stream.summary.ref.kind == "job"]
     step, total = done.last_iteration, done.total_iterations
     if any(stream.points and stream.stages.closing for stream in streams):
-        return "its training loop is over and no error follows, but its own end is not logged"
+        return f"its training loop is over{_and_then(troubled)}"
     if epoch := _last_epoch(streams):  # says more than a bar, which may be that of a part of it
-        return f"its logs end in the last epoch, {epoch} of {epoch}, without an error, but its own end is not logged"
+        return f"its logs end in the last epoch, {epoch} of {epoch}{_and_then(troubled)}"
     if step is not None and total and step >= total:
-        return f"it reached its last step, {step} of {total}, and no error follows, but its own end is not logged"
+        return f"it reached its last step, {step} of {total}{_and_then(troubled)}"
     trained = [stream for stream in streams if stream.points] or streams
-    if trained and all(_ends_in_save(stream) for stream in trained):
+    if not troubled and trained and all(_ends_in_save(stream) for stream in trained):
         reached = f" after step {step}" if step is not None else ""
         return f"its logs end with a save{reached}, and show neither an error nor what came next"
     if step is not None:
         of = f" of {total}" if total else ""
-        return f"its steps end at {step}{of}{_broken(streams, step)} without an error, so it still runs, or was stopped without a message{_age(done, facts)}"
+        calm = f"{_broken(streams, step)} without an error, so it still runs, or was stopped without a message{_age(done, facts)}"
+        return f"its steps end at {step}{of}{_and_then(troubled) if troubled else calm}"
     return ""
+
+
+def _and_then(troubled: bool) -> str:
+    """Return what follows the end of the training, as part of a sentence."""
+    if troubled:
+        return ", but a line at the end of a log may report an error, and its own end is not logged"
+    return ", and no error follows, but its own end is not logged"
 
 
 def _broken(streams: Sequence[StreamFacts], step: int) -> str:

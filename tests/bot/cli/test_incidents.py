@@ -272,7 +272,7 @@ def test_the_list_says_what_it_leaves_out_and_which_node_was_meant():
     assert short.stderr == "The newest 2 of 3; --limit N shows more.\n"
     assert run("list", "--limit", "3").stderr == ""
     assert run("list", "--node", "gpu-17").stdout == (
-        "No matching incidents. No incident suspects 'gpu-17'; did you mean 'gpu-017'?\n"
+        "No matching incidents. In no incident is 'gpu-17' at fault; did you mean 'gpu-017'?\n"
     )
     assert run("list", "--node", "gpu-017", "--state", "closed").stdout == "No matching incidents.\n"
     assert '"7d"' in str(run_refused("list", "--since", "last week"))
@@ -326,20 +326,31 @@ def test_hours_without_gpus_are_not_taken_for_gpu_hours():
 
 
 def test_a_run_without_a_job_is_listed_by_what_was_read():
-    """By its file, or by the folder of several."""
+    """By the folder of its bundle, or the end of the path of its logs."""
     with IncidentStore(database_url()) as store:
-        for number, streams in enumerate((1, 2)):
-            (best, *others) = FALLEN_GPU.diagnoses
-            line = replace(best.evidence[0], kind="line", source=f"runs/{number}/train.log")
-            report = replace(
-                FALLEN_GPU,
-                id=f"r{number}",
-                streams=streams,
-                job=replace(FALLEN_GPU.job, id=None, name=None),
-                diagnoses=(replace(best, evidence=(line,)), *others),
-            )
-            store.add(dumps(report), report, b"", None, NOW + timedelta(hours=number))
-    assert [line.split()[-1] for line in run("list").stdout.splitlines()] == ["JOB", "runs/1", "runs/0/train.log"]
+        read = (
+            {"source": "/data/team/runs/0/train.log"},
+            {"bundle": "/data/runs/1/logs"},
+            {"source": "standard input"},
+            {},
+        )
+        for number, told in enumerate(read):
+            report = replace(FALLEN_GPU, id=f"r{number}", job=replace(FALLEN_GPU.job, id=None, name=None))
+            origin = Origin(source=told.get("source"))
+            store.add(dumps(report), report, b"", told.get("bundle"), NOW + timedelta(hours=number), origin=origin)
+    listed = run("list").stdout.splitlines()
+    assert [line.split()[-1] for line in listed] == ["JOB", "-", "input", "1", "runs/0/train.log"]
+
+
+@pytest.mark.usefixtures("_three")
+def test_the_nodes_that_people_named_are_those_of_the_incident():
+    """In the list, and for its filter, which no longer finds it by the node that was suspected."""
+    before = run("list", "--node", "gpu-017").stdout
+    number = before.splitlines()[1].split()[0]
+    run("close", number, "--cause", "node_lost", "--nodes", "gpu-n09")
+    assert "gpu-n09" in run("list").stdout
+    assert run("list", "--node", "gpu-n09").stdout.splitlines()[1].split()[0] == number
+    assert number not in [line.split()[0] for line in run("list", "--node", "gpu-017").stdout.splitlines()]
 
 
 @pytest.mark.usefixtures("_three")

@@ -159,7 +159,7 @@ def test_each_bundle_is_stored_if_asked(tmp_path, cache, monkeypatch, capsys):
     assert run(DiagnoseOptions(each=tmp_path / "many")) == 0
     assert not (tmp_path / "state").exists()
     assert run(DiagnoseOptions(each=tmp_path / "many", store=True)) == 0
-    assert "2 of 2 stored as incidents" in capsys.readouterr().err
+    assert "2 of 2 stored as new incidents" in capsys.readouterr().err
     with IncidentStore(database_url()) as store:
         assert [(item.bundle, item.verdict) for item in store.list()] == [
             (str(tmp_path / "many" / "b-killed"), "fault"),

@@ -171,12 +171,13 @@ def test_time_to_failure_by_size(both):
 
 
 def test_nodes(both):
-    """Jobs by node and week, of hardware and network failures."""
+    """Jobs by node and week, of hardware and network failures, and of those whose nodes people named."""
     digest, _, weeks, _, _ = both
     jobs = [defaultdict(set) for _ in weeks]
     for at, week in enumerate(weeks):
         for item in week:
-            if item.fault in FAULTS and FAULTS[item.fault].domain in ("hardware", "network"):
+            named = item.cause is not None and item.cause.nodes
+            if named or (item.fault in FAULTS and FAULTS[item.fault].domain in ("hardware", "network")):
                 for node in item.nodes:
                     jobs[at][node].add(item.chain)
     names = {node for job in jobs for node in job}

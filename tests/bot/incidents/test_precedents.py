@@ -22,8 +22,8 @@ from bot.policy.routing import JobFacts, link_of
 from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
 from bot.store.database import StoreError
-from bot.store.incidents import add_within
 from bot.store.packed_reports import Origin, file
+from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt

@@ -208,6 +208,7 @@ def test_what_the_kernel_tells_of_others_processes_is_not_this_job_s(tmp_path):
         f"{stamp}oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/other,task=python3,pid=77,uid=0\n"
         f"{stamp}Memory cgroup out of memory: Killed process 77 (python3) total-vm:63kB\n"
         f"{stamp}Out of memory: Killed process 77 (python3) total-vm:63kB\n"
+        f"{stamp}CPU: 1 UID: 0 PID: 77 Comm: python3 Not tainted 6.8.0 #1\n"
         f"{stamp}train[78]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
     )
     log = KernelLog(START, command=("cat", str(ring)), files=())
@@ -230,6 +231,8 @@ def test_processes_that_vanish_with_a_fault_are_a_fault(known, tmp_path):
     assert ran.outcome.answer.report.diagnoses[0].fault == "cuda_oom"
     assert "gone" in ran.events()
     assert any((tmp_path / "kept/stacks").iterdir())
+    # the traceback says how its process ended
+    assert "exits_unknown" not in {gap.code for gap in ran.outcome.answer.report.gaps}
 
 
 def test_processes_that_vanish_quietly_end_the_watch(known, tmp_path):

@@ -136,6 +136,31 @@ def test_what_is_known_of_an_incident_is_listed(filled):
     assert found.faults == {"gpu_memory_ecc": 1, "rdma_link": 1, None: 1}
 
 
+def test_what_people_said_and_read_is_found(filled):
+    """The nodes that they named take the place of the suspects; their words, the number and the path of the logs are searched."""
+    ledger, numbers = filled
+    told = Closing(
+        "ana", "cli", "wrong", "fault", "node_lost", None, ("gpu-n09",), "squeezed the plug", None, "riser loose"
+    )
+    ledger.closings.annotate(numbers["nccl"], "default", "k", told, NOW)
+    with ledger.database.session(write=True) as session:
+        row = session.get_one(IncidentRow, numbers["none"])
+        row.job_id, row.source = None, "/work/read/56/logs"
+        session.add(row)
+
+    def found(**asked: str) -> list[tuple[str, str, tuple[str, ...]]]:
+        page = find(ledger.database, "default", IncidentQuery.of(asked), NOW)
+        return [(item.summary, item.job, item.nodes) for item in page.incidents]
+
+    named = [("nccl", "llm-7b", ("gpu-n09",))]
+    assert found(node="gpu-n09") == found(text="Squeezed") == found(text="riser loose") == found(text="n09") == named
+    assert found(text=f"#{numbers['nccl']}") == named
+    assert named[0] in found(text=str(numbers["nccl"]))
+    assert [name for name, *_ in found(node="gpu-10")] == ["ecc"]
+    assert found(text="/work/read/56") == found(job="read/56/logs") == [("none", "read/56/logs", ())]
+    assert found(text="9" * 40) == []
+
+
 def test_pages_go_on_where_the_last_one_ended(tmp_path):
     """None is left out, none comes twice, though many have the same time."""
     with Ledger(f"sqlite:///{tmp_path / 'x.db'}") as ledger:

@@ -565,7 +565,8 @@ def test_the_plain_text_needs_no_terminal_library():
     [
         ("safe", None, "Lower the batch size."),
         ("safe", "pip check", "Lower the batch size. (affects only this job)"),
-        ("look", None, "Lower the batch size. (read-only)"),
+        ("look", None, "Lower the batch size."),
+        ("look", "pip check", "Lower the batch size. (read-only)"),
         ("disruptive", None, "Lower the batch size. (disruptive: affects other jobs)"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 import os
@@ -9,6 +10,7 @@ import re
 import resource
 import tracemalloc
 import zlib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,7 +54,7 @@ def zst(data):
     return zstandard.ZstdCompressor(level=3).compress(data)
 
 
-PACKERS = {"gz": gzip.compress, "xz": lzma.compress, "zst": zst}
+PACKERS = {"gz": gzip.compress, "bz2": partial(bz2.compress, compresslevel=1), "xz": lzma.compress, "zst": zst}
 
 
 # Which files there are
@@ -75,6 +77,20 @@ def test_hidden_files_and_files_of_other_kinds_are_passed_over(tmp_path):
         (tmp_path / name).write_text("x\n")
 
     assert found(tmp_path) == (["a.log"], {})
+
+
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [(b"PK\x03\x04", "a zip archive"), (b"\x04\x22\x4d\x18", "compressed by lz4"), (b"\x00\x01", "not text")],
+)
+def test_other_compressed_files_are_refused_with_those_that_are_read(tmp_path, head, what):
+    """Whoever packed a log learns how to pack it."""
+    (tmp_path / "a.log").write_bytes(head + bytes(range(256)))
+
+    names, gaps = found(tmp_path / "a.log")
+
+    assert names == []
+    assert gaps["a.log"].reason == f"{what}; not read. Of compressed files, gzip, bzip2, xz and zstandard are read"
 
 
 def test_an_archive_is_named_as_not_read(tmp_path):

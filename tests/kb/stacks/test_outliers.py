@@ -98,6 +98,15 @@ def test_one_rank_alone():
     assert (found.fault, found.shared, found.seen) == ("dataloader_fault", False, 1)
 
 
+def test_the_only_rank_is_no_straggler_of_others():
+    """Asleep or at work in the run's own code, it is held up by its own program."""
+    asleep, busy = f"wait_for_more (train.py:10){TRAIN}", f"spin (train.py:12){TRAIN}"
+    for text, state, fault in ((asleep, "idle", "deadlock"), (busy, "active", "code_bug")):
+        found = compare([stack(0, text, at, state=state) for at in range(1, 5)])
+        assert (found.fault, found.shared, found.seen) == (fault, False, 1)
+        assert not {"straggler", "collective_desync"} & set(found.alternatives)
+
+
 def test_ranks_without_a_stack():
     """Expected ranks without a stack are reported; if all others wait, they may be waiting for these."""
     found = compare(crowd(7, REDUCE), expected=range(8))
