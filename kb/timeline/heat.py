@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 
 from kb.facts.evidence import Evidence
 from kb.metrics.panel import Floats
-from kb.model import Resource
+from kb.model import ProgressPoint, Resource
 from kb.report import Report, ranges
-from kb.timeline.per_step import binned, points_by_origin, rank_order, values_of
+from kb.timeline.onset import first_step_apart
+from kb.timeline.per_step import binned, by_step, points_by_origin, rank_order, values_of
 from kb.timeline.rows import cleaned
 from kb.timeline.standouts import has_trouble
 
@@ -86,7 +87,8 @@ class HeatMap:
 class _Grid:
     """The multiples of the median, a row per rank and a column per step or several; NaN where nothing is known.
 
-    `slow`: the first and the last column in which each rank was slow, None if it never was for long.
+    `slow`: the first and the last column in which each rank was slow, None if it never was for long; `begun`: by rank, the step
+    within a column from which it was slow, where that is known better than by the column.
     """
 
     who: tuple[Resource, ...]
@@ -94,6 +96,12 @@ class _Grid:
     start: float
     width: float
     slow: tuple[tuple[int, int] | None, ...]
+    begun: Mapping[int, int] = field(default_factory=dict)
+
+    def span(self, at: int) -> tuple[int, int] | None:
+        """Return the first and the last step in which a rank was slow."""
+        columns = self.slow[at]
+        return None if columns is None else (self.begun.get(at, self.step(columns[0])), self.step(columns[1]))
 
     def step(self, column: int) -> int:
         """Return the first step of a column."""
@@ -111,8 +119,25 @@ def heat_map(evidence: Evidence, report: Report) -> HeatMap | None:
         }
         grid = _grid(values)
         if grid is not None and any(grid.slow):
-            return _drawn(grid, title, report)
+            return _drawn(replace(grid, begun=_begun(grid, points, metric)), title, report)
     return None
+
+
+def _begun(grid: _Grid, points: Mapping[Resource, Sequence[ProgressPoint]], metric: str) -> Mapping[int, int]:
+    """Return the step from which each rank was slow, of the two columns around its first slow one, as the curves mark it."""
+    slow = [(at, columns) for at, columns in enumerate(grid.slow) if columns is not None]
+    found: dict[int, int] = {}
+    first = int(np.flatnonzero(np.isfinite(grid.times).any(axis=0))[0])
+    for at, (begin, end) in slow if len(slow) <= APART else ():
+        if begin <= first:
+            continue  # from the first step on
+        level = float(np.nanmedian(grid.times[at][begin : end + 1])) - 1.0
+        step = first_step_apart(
+            by_step(points, grid.who[at], metric), level, grid.start + (begin - 1) * grid.width, grid.width
+        )
+        if step is not None:
+            found[at] = step
+    return found
 
 
 def _grid(values: Mapping[Resource, Sequence[tuple[int, float]]]) -> _Grid | None:
@@ -193,7 +218,7 @@ def _row(grid: _Grid, members: Sequence[int], report: Report) -> HeatRow:
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
         times = np.nanmax(grid.times[members], axis=0)
     column = int(np.nanargmax(times)) if np.isfinite(times).any() else 0
-    span = max((grid.slow[at] for at in members), key=lambda one: one[1] - one[0] if one else -1)
+    span = max((grid.span(at) for at in members), key=lambda one: one[1] - one[0] if one else -1)
     who = [grid.who[at] for at in members]
     nodes = {item.node for item in who}
     ranks = ranges(item.rank for item in who if item.rank is not None)
@@ -204,7 +229,7 @@ def _row(grid: _Grid, members: Sequence[int], report: Report) -> HeatRow:
         at=grid.step(column),
         count=len(who),
         node=cleaned(next(iter(nodes)) or "", LABEL) if len(nodes) == 1 else "",
-        slow=None if span is None else (grid.step(span[0]), grid.step(span[1])),
+        slow=span,
         suspect=len(who) == 1 and _is_suspect(who[0], report),
     )
 

@@ -34,6 +34,7 @@ def timeline(
     whole = _whole_span(evidence, seen)
     span = _shown_span(evidence, report, seen, whole, cause)
     rows = seen.look(listen(span) if listen and span else {}, span, COLUMNS)
+    cause = seen.cause()  # again: a line without a time of its own has a closer one from the lines that were read
     odd = standouts(rows, report, span)
     cause = _mark_suspects(rows, odd, report, cause)
     shown, folded = fold_rows(rows, odd, most_rows)

@@ -72,6 +72,15 @@ def test_the_map_gives_the_rank_and_the_steps(factor, every, slow, words):
         assert colored == list(range(first // every - 1, last // every) if last > 0 else [])
 
 
+def test_the_step_is_exact_where_a_column_holds_several():
+    """As the mark of the curves."""
+    made = drawn(run(lambda rank, step: 2.0 if rank == 5 and step >= 60 else 1.0, steps=200))
+
+    assert made.width == 2
+    assert made.finding.startswith("Slow: rank 5 from step 60 on")
+    assert [row.slow for row in made.rows if row.slow] == [(60, 199)]
+
+
 def test_noise_is_no_map():
     """Not of a rank that is slow once, as when it saves, nor of ranks that all vary, nor where every rank slows down."""
     assert heat_map(run(lambda rank, step: 9.0 if rank == 0 and step % 10 == 0 else 1.0), report()) is None

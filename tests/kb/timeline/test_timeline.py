@@ -92,6 +92,16 @@ def test_errors_of_others_that_went_on_are_no_lead():
     assert made.finding == "Rank 1: A GPU left the bus"
 
 
+def test_the_mark_of_a_line_without_a_time_is_where_its_row_has_it():
+    """Both take the time from the lines above it, which only reading the log again shows."""
+    item = EvidenceItem("e1", "line", "logs/rank-1.log", "out of memory", 120, offset=119 * WIDE, rank=1)
+    evidence = Evidence(streams=tuple(replace(log(rank), size=120 * WIDE, last_time=NOON + 600.0) for rank in range(3)))
+    stamps = StreamActivity(((110 * WIDE, NOON + 500.0),))
+    made = timeline(evidence, accused(Suspect("rank", rank=1), evidence=(item,)), lambda _: {1: stamps})
+    assert [mark.time for mark in made.marks if mark.kind == "cause"] == [NOON + 500.0]
+    assert [row.error.time for row in made.rows if row.error is not None] == [NOON + 500.0]
+
+
 def test_a_suspected_node_marks_all_its_ranks():
     """All ranks of a node that is at fault are marked."""
     job = Job(world_size=8, nodes={"a": (0, 1, 2, 3), "b": (4, 5, 6, 7)})
