@@ -286,7 +286,8 @@ def _diagnose_each(known: Knowledge, options: DiagnoseOptions, folder: Path) -> 
     folders = bundles(folder)
     if not folders:
         raise NothingCollected(f"{folder}: it has no subfolders")
-    failed, warnings, stored = False, dict[str, None](), dict[int, Stored]()
+    failed, warnings = False, dict[str, None]()
+    stored: dict[int, Stored] = {}
     made = partial(storable, tenant=options.tenant) if options.store else None
     found = reports_and(made, known, folders, options.workers)
     with Progress("bundles", len(folders)) as bar, until_closed(), closing(found):

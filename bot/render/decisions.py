@@ -137,6 +137,8 @@ def _unfailed_advice(report: Report) -> str:
         return "Check whether its model was saved: a log says that it was not"
     if report.verdict == "no_fault":
         return "Nothing to do"
+    if report.verdict == "insufficient_evidence" and contradictions(report):
+        return "Check which is right, then diagnose again"
     return "Check how the job ended" if _state_unknown(report) is not None else _NO_ADVICE[report.verdict]
 
 

@@ -184,6 +184,8 @@ def _unclear(logs: int, report: Report, facts: Facts, completion: Completion) ->
         if completion.against or known
         else open_end(report.progress, facts, troubled=bool(telling_lines(facts, sure=True)))
     )
+    if known and doubt and completion.scheduler is not None:
+        doubt = f"the {completion.scheduler.stated}, but {doubt}"
     if any(gap.code == "shrunk" for stream in facts.streams for gap in stream.summary.gaps):
         doubt = "a log shrank while it was read, so that its end may be missing here"
     unclear = f"unclear whether the {'last one' if earlier else 'run'} completed{f': {doubt}' if doubt else ''}."

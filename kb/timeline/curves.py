@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 
 from kb.facts.evidence import Evidence
+from kb.facts.gpu_ranks import with_gpus, with_ranks
 from kb.metrics.panel import Bools, Floats, Panel
 from kb.model import NOT_FAILED, Resource
 from kb.report import Report, Suspect
-from kb.timeline.gpu_ranks import with_gpus, with_ranks
 from kb.timeline.onset import first_apart, first_step_apart, late_level, shares
 from kb.timeline.per_step import binned, by_step, points_by_origin, rank_order, values_of
 from kb.timeline.rows import cleaned

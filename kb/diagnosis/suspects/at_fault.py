@@ -60,7 +60,12 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         if ended and [(item.kind, item.node) for item in found] == [("node", ended[0].node)]:
             found = ended  # the one process of that node that ended by itself
         found = _process_of_node(found, best)
-    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(_on_nodes(found)[:SUSPECTS]))
+    found = _on_nodes(found)[:SUSPECTS]
+    if best.fault.id == "straggler" and facts.evidence.panels:
+        from kb.diagnosis.suspects.gpu_state import with_gpu_states  # noqa: PLC0415 - numpy
+
+        found = with_gpu_states(found, facts.evidence, best.first.time)
+    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(found))
 
 
 def _of_event(best: Finding, places: Places, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
