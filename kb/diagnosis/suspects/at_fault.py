@@ -60,7 +60,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         if ended and [(item.kind, item.node) for item in found] == [("node", ended[0].node)]:
             found = ended  # the one process of that node that ended by itself
         found = _process_of_node(found, best)
-    found = _on_nodes(found)[:SUSPECTS]
+    found = tuple(_on_nodes(found)[:SUSPECTS])
     if best.fault.id == "straggler" and facts.evidence.panels:
         from kb.diagnosis.suspects.gpu_state import with_gpu_states  # noqa: PLC0415 - numpy
 
