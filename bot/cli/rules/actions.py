@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.console import refuse, say_table
 from bot.cli.options import RulesFolder, SiteFolder
-from bot.cli.rules.loading import load_rule_base
+from bot.cli.rules.loading import list_rows, load_rule_base
 
 
 def list_actions(
@@ -19,13 +18,9 @@ def list_actions(
     site: SiteFolder = None,
 ) -> None:
     """List the actions that a rule's remediation may name, one per line: id, grade, text."""
-    from bot.render.columns import Column
-
     rows = [
         (action.id, action.grade, action.title)
         for action in load_rule_base(rules, site).rulebook.actions.values()
         if all(word.lower() in f"{action.id} {action.grade} {action.title}".lower() for word in words or ())
     ]
-    if not rows:
-        refuse("no action has all of these words in its id, grade or text")
-    say_table(tuple(map(Column, ("id", "grade", "text"))), rows, heads=False)
+    list_rows(("id", "grade", "text"), rows, "no action has all of these words in its id, grade or text")

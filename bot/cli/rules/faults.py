@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.console import refuse, say_table
 from bot.cli.options import RulesFolder, SiteFolder
-from bot.cli.rules.loading import load_rule_base
+from bot.cli.rules.loading import list_rows, load_rule_base
 
 
 def list_faults(
@@ -19,11 +18,8 @@ def list_faults(
     site: SiteFolder = None,
 ) -> None:
     """List fault classes, as `incidents close --cause` takes them, one per line: id, domain, title."""
-    from bot.render.columns import Column
     from bot.rulebase.fault_search import classes_with
 
     found = classes_with(words or (), load_rule_base(rules, site).rulebook.faults)
-    if not found:
-        refuse("no fault class has all of these words in its id or title")
     rows = [(item.id, item.domain, item.title) for item in found]
-    say_table(tuple(map(Column, ("id", "domain", "title"))), rows, heads=False)
+    list_rows(("id", "domain", "title"), rows, "no fault class has all of these words in its id or title")

@@ -1,11 +1,11 @@
-"""What the commands of `signalbox rules` share: loading rules, finding one by name, and reporting errors."""
+"""What the commands of `signalbox rules` share: loading rules, finding one by name, listing, and reporting errors."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bot.cli.console import complain, refuse
+from bot.cli.console import complain, refuse, say_table
 from kb.errors import Fault, SignalboxError
 
 if TYPE_CHECKING:
@@ -43,6 +43,15 @@ def load_rule_base(folder: Path | None, site: Path | None = None) -> Knowledge:
     if known.faults:
         complain(f"{len(known.faults)} errors in rule files; see `signalbox rules lint`")
     return known
+
+
+def list_rows(heads: Sequence[str], rows: Sequence[tuple[str, ...]], none: str) -> None:
+    """Print what a command lists, one row per line, without its heads; without rows, print `none` and exit."""
+    from bot.render.columns import Column
+
+    if not rows:
+        refuse(none)
+    say_table(tuple(map(Column, heads)), rows, heads=False)
 
 
 def rule_named(known: Knowledge, name: str) -> Rule:
