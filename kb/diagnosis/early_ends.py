@@ -69,6 +69,7 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
         if not (telling or own_status) or (not telling and end is not None and _came_after(end, symptoms)):
             continue
         quotes = telling[-1:] + [item for item in reversed(last) if item not in telling[-1:]]
+        quotes = quotes[:1] + [item for item in quotes[1:] if not last_words.is_usual(item)]
         event = bad.of_line("end", quotes[0]) if quotes else _of_exit(end) if end else None
         if event is not None:
             time = end[1].time if end and end[1].time is not None else event.time
@@ -175,15 +176,21 @@ class _LastWords:
     def unlike_all(self, item: TailLine) -> bool:
         """Whether a line is a message of unknown kind whose form is unique in its log."""
         said, raw = message_of(item.line), item.line.encode("utf-8", "replace")
-        if len(WORDS.findall(said)) < FEWEST_WORDS or is_calm(raw) or read_line(raw) is not None:
+        if len(WORDS.findall(said)) < FEWEST_WORDS or is_calm(raw):
             return False
         if is_harmless(said) or quoted(raw):
             return False
         summary = self._facts.streams[item.stream].summary
         marked = {mark.offset for mark in summary.marks} | {place.offset for place in summary.structures}
-        form = skeleton(said)
-        others = [other for other in self._bad.tail(item.stream) if other.offset != item.offset]
-        return item.offset not in marked and all(skeleton(message_of(other.line)) != form for other in others)
+        return item.offset not in marked and not self.is_usual(item)
+
+    def is_usual(self, item: TailLine) -> bool:
+        """Whether a line reports progress, or has a form that its log has more often."""
+        if read_line(item.line.encode("utf-8", "replace")) is not None:
+            return True
+        form = skeleton(message_of(item.line))
+        others = (other for other in self._bad.tail(item.stream) if other.offset != item.offset)
+        return any(skeleton(message_of(other.line)) == form for other in others)
 
     def _is_of(self, item: TailLine, rank: int) -> bool:
         """Whether a rank wrote a line; on a single node, local ranks are the ranks."""
