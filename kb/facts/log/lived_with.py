@@ -14,7 +14,7 @@ from kb.facts.log.chained_exceptions import (
     twins_of,
 )
 from kb.facts.log.run_ends import end_lines, is_stopped_helper
-from kb.facts.log.spoken_on import caught_and_logged
+from kb.facts.log.spoken_on import caught_and_logged, caught_as_before
 from kb.model import Structure
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
@@ -57,6 +57,7 @@ def spans_lived_with(
     found += _handled_by_workers(log)
     found += [item for item in log.exceptions if item.fields.get("logged") and log.steps_after(item.offset)]
     found += caught_and_logged(log.summary, log.exceptions, in_traceback, log.steps_after, succeeded=succeeded)
+    found += caught_as_before(log.exceptions, found)
     found += skipped_again(log.exceptions, found, log.summary.tail, log.summary.tail_offset)
     found += twins_of(log.exceptions, found)
     found += contexts_of(log.exceptions, found)

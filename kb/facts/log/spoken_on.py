@@ -19,6 +19,7 @@ from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary, kept_lines
 
+ALIKE = 2  # excused exceptions of one place that show that its handler lives with them
 SPOKEN = 3  # usual lines that show that a process went on
 SPOKEN_UNKNOWN = 12  # likewise, where lines do not say which process wrote them
 RECORD = 400  # bytes above a traceback within which the record that it belongs to ends
@@ -60,6 +61,31 @@ def caught_and_logged(
     lines = [*before, *later]
     ends = [item for item in exceptions if item not in found and not int(item.fields.get("chain") or 0)]
     return [item for item in found if _went_on(item, lines, ends, succeeded or bool(steps_after(item.offset)), summary)]
+
+
+def caught_as_before(exceptions: Sequence[Structure], excused: Sequence[Structure]) -> list[Structure]:
+    """Return the exceptions that the handler of several excused ones caught, too: the same class from the same frames.
+
+    It was no more harmful than these if some of them came later, or if another exception, which nobody caught, ended the program.
+    """
+    sites: dict[tuple[object, str], list[int]] = {}
+    for item in excused:
+        if item.fields.get("frames"):
+            sites.setdefault(_site(item), []).append(item.offset)
+    known = {item.offset for item in excused}
+    left = [item for item in exceptions if item.offset not in known]
+    alike = [item for item in left if _may_be_caught(item) and len(sites.get(_site(item), ())) >= ALIKE]
+    ended = bool(alike) and any(_nobody_caught(item) for item in left)
+    return [item for item in alike if ended or sum(at > item.offset for at in sites[_site(item)]) >= ALIKE]
+
+
+def _site(item: Structure) -> tuple[object, str]:
+    return item.fields.get("type"), str(item.fields.get("frames") or "").partition(" [repeated ")[0]
+
+
+def _nobody_caught(item: Structure) -> bool:
+    """Whether a traceback begins where a program or a process does, and says more than that another one ended."""
+    return _ENTRY.match(str(item.fields.get("frames") or "")) is not None and not is_consequence(item.line)
 
 
 def _may_be_caught(item: Structure) -> bool:

@@ -84,3 +84,26 @@ def test_a_job_that_succeeded_needs_one_usual_line() -> None:
     for succeeded in (True, False):
         facts = StreamFacts(stream, succeeded=succeeded)
         assert facts.lived_with(facts.exceptions[0].offset) is succeeded
+
+
+def lived(text: str) -> list[bool]:
+    """Of each exception of a rank's log whether its program lived with it."""
+    facts = StreamFacts(scanned(text, BOOK, ref("rank-3.log", rank=3)))
+    return [facts.lived_with(item.offset) for item in facts.exceptions]
+
+
+def test_what_was_caught_twice_at_one_place_is_caught_again_where_something_else_ended_the_program() -> None:
+    """Nothing else did: then it may have been once too often."""
+    raised, end, other = CAUGHT.format(p=""), END.format(p=""), CAUGHT.format(p="").replace("in weigh", "in unload")
+    before = pulses(2) + raised + pulses(3) + raised + pulses(3)
+    assert lived(before + raised + end) == [True, True, True, False]
+    assert lived(before + raised) == [True, True, False]
+    assert lived(before + other + end) == [True, True, False, False]
+
+
+def test_what_is_caught_twice_at_one_place_was_caught_before() -> None:
+    """The first one came before the process had printed anything."""
+    raised = CAUGHT.format(p="")
+    after = raised + pulses(3)
+    assert lived(raised + "\n" * 2 + pulses(3) + after + after) == [True, True, True]
+    assert lived(raised + "\n" * 2 + pulses(3) + after) == [False, True]
