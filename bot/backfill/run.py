@@ -286,7 +286,11 @@ class _Notes:
         self._file.close()
 
     def add(self, job_note: JobNote) -> None:
-        """Append a note so that it survives a kill."""
+        """Append a note so that it survives a kill.
+
+        Raises:
+            SignalboxError: the file cannot be written.
+        """
         try:
             self._file.write(msgspec.json.encode(job_note) + b"\n")
             self._file.flush()

@@ -90,7 +90,11 @@ class BundleWriter:
     # -- for the shares --------------------------------------------------------------------------------------------
 
     def put(self, source: str, path: str, data: bytes, *, more: bool) -> None:
-        """Write a file, or add to it."""
+        """Write a file of a source, or add to it if there is `more`.
+
+        Raises:
+            SourceFailed: the deadline has passed, the bundle is too large or cannot be written, or another source wrote the file.
+        """
         path = self._place(path)
         target = self.folder / path
         with self._lock:

@@ -100,7 +100,7 @@ def scan_all(
 
 
 def shards(index: int, ref: StreamRef, year: int | None) -> list[ScanTask]:
-    """Cut a stream into tasks; a compressed one is a single task."""
+    """Cut the stream with this index into tasks; a compressed one is a single task. `year`: of timestamps without one."""
     size = ref.size or 0
     if size <= SHARD + SHARD // 2 or not is_plain(ref):
         return [ScanTask(index, ref, 0, None, year)]
@@ -210,7 +210,11 @@ def start_worker(knowledge: Knowledge) -> None:
 
 
 def loaded() -> tuple[Knowledge, Matcher]:
-    """Return what `start_worker` loaded in this process."""
+    """Return what `start_worker` loaded in this process.
+
+    Raises:
+        RuntimeError: the process was not started by `start_worker`.
+    """
     if _knowledge is None or _matcher is None:
         raise RuntimeError("the process was not started by start_worker")
     return _knowledge, _matcher

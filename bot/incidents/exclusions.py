@@ -207,7 +207,12 @@ def propose_within(
 
 
 def bar_within(session: Session, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
-    """`ExclusionList.add` in a write transaction."""
+    """`ExclusionList.add` in a write transaction.
+
+    Raises:
+        AlreadyDecided: the node is excluded already.
+        SignalboxError: several people decide on the node at once.
+    """
     _close_over(session, wanted.key, now)
     for _ in range(3):
         row = session.exec(_open(wanted.key)).first()
@@ -229,7 +234,12 @@ def bar_within(session: Session, wanted: ExclusionRequest, who: str, now: dateti
 def decide_within(
     session: Session, bar: int, tenant: str, to: State, *, who: str, now: datetime, until: datetime | None = None
 ) -> tuple[NodeExclusion, bool]:
-    """`ExclusionList.decide` in a write transaction."""
+    """`ExclusionList.decide` in a write transaction.
+
+    Raises:
+        ExclusionNotFound: the tenant has no such exclusion.
+        AlreadyDecided: somebody decided otherwise, or the exclusion has expired.
+    """
     row = session.get(BarRow, bar, with_for_update=True) if 0 < bar < 2**31 else None
     if row is None or row.tenant != tenant:
         raise ExclusionNotFound(f"exclusion {bar} does not exist; see `signalbox nodes excluded`")

@@ -97,7 +97,12 @@ class Lifecycle(Repository):
 
 
 def step_within(session: Session, incident: int, tenant: str, *, key: str, step: LifecycleStep, now: datetime) -> bool:
-    """`Lifecycle.step` in a write transaction."""
+    """`Lifecycle.step` in a write transaction.
+
+    Raises:
+        IncidentNotFound: the tenant has no such incident.
+        StepNotAllowed: the incident's state does not permit the step.
+    """
     rows = _locked(session, tenant, (incident, step.other) if step.verb == "merge" else (incident,))
     row = rows.get(incident)
     if row is None:

@@ -101,7 +101,12 @@ def confirmed(database: Database, incidents: Sequence[int]) -> Mapping[int, str]
 
 
 def annotate_within(session: Session, incident: int, tenant: str, *, key: str, said: Closing, now: datetime) -> bool:
-    """`Closings.annotate` in a write transaction."""
+    """`Closings.annotate` in a write transaction.
+
+    Raises:
+        IncidentNotFound: the tenant has no such incident.
+        SignalboxError: several people close the incident at once.
+    """
     row = session.get(IncidentRow, incident, with_for_update=True) if 0 < incident < 2**63 else None
     if row is None or row.tenant != tenant:
         raise IncidentNotFound(f"there is no incident {incident}")

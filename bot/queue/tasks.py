@@ -173,7 +173,13 @@ class TaskQueue(Repository):
 
 
 def enqueue_task(session: Session, wanted: TaskRequest, now: datetime, fold: float) -> tuple[QueuedTask, bool]:
-    """Request a task within a write transaction; whether it is new. See `TaskQueue.enqueue`."""
+    """Request a task within a write transaction; whether it is new. See `TaskQueue.enqueue`.
+
+    `fold`: seconds after its end within which a task answers the same request again.
+
+    Raises:
+        OSError: other processes added and ended tasks with this key again and again.
+    """
     for _ in range(3):
         folded = _fold_into_existing(session, wanted.key, now, fold)
         if folded is not None:

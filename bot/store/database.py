@@ -91,7 +91,11 @@ class Database:
 
     @contextlib.contextmanager
     def session(self, *, write: bool = False) -> Iterator[Session]:
-        """A transaction: committed at the end, rolled back on an error."""
+        """A transaction: committed at the end, rolled back on an error.
+
+        Raises:
+            StoreError: the database is not open.
+        """
         if self._engine is None:
             raise StoreError(f"{self._name} is not open")
         with (
@@ -166,7 +170,11 @@ class Database:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn errors of the database and the file system into a one-line `StoreError` that names the store."""
+        """Turn errors of the database and the file system into a one-line `StoreError` that names the store.
+
+        Raises:
+            StoreError: the body failed; its reason is the first line of the original error.
+        """
         try:
             yield
         except (SQLAlchemyError, OSError, ImportError, ValueError, zstandard.ZstdError) as error:

@@ -39,7 +39,11 @@ class GroupCommit:
         return len(self._waiting)
 
     def write(self, do: Callable[[Session], T]) -> T:
-        """Run `do` in a transaction, possibly on another thread and together with other writes. Return its result."""
+        """Run `do` in a transaction, possibly on another thread and together with other writes. Return its result.
+
+        Raises:
+            Exception: whatever `do` or the commit raises; then nothing of `do` is written.
+        """
         own = GroupedWrite(do)
         with self._guard:
             self._waiting.append(own)

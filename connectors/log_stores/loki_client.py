@@ -66,11 +66,14 @@ class LokiStore:
         return tuple(self._queries.gaps.values())
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
-        """Count lines by origin and time."""
+        """Count lines by origin and time.
+
+        `start`, `end`, `bucket`: nanoseconds, the first two since the epoch.
+        """
         return self._counts.tally(start, end, bucket)
 
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
-        """Count lines with these words by time."""
+        """Count the lines with any of these words: the bucket's start in nanoseconds → count."""
         return self._counts.histogram(start, end, bucket, words)
 
     def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:

@@ -59,7 +59,10 @@ class LokiCounts:
         return Tally(step * NS, counts, exact=told is None)
 
     def span(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return about when the job wrote its first and last line, from the index, to the minute; None if it cannot tell."""
+        """Return about when the job wrote its first and last line within a window, in nanoseconds since the epoch.
+
+        To the minute, from the index; None if it cannot tell.
+        """
         if not self.limits.volume:
             return None
         label = min(self._streams)
@@ -112,7 +115,7 @@ class LokiCounts:
         return Tally(step * NS, {LogOrigin(): {last: -(-size // BYTES_OF_LINE)}}, exact=False)
 
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
-        """Count lines with these words by time."""
+        """Count the lines with any of these words: the bucket's start in nanoseconds → count."""
         step = -(-bucket // NS)
         query = f"sum(count_over_time({selector(self._streams)}{with_words(words)}[{step}s]))"
         result = self._matrix(query, start, end, step)

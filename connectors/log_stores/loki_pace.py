@@ -21,11 +21,11 @@ class SearchPace:
         self._first: int | None = None
 
     def expect(self, size: float, span: int) -> None:
-        """Record how many bytes a window holds, which determines the length of the first part."""
+        """Record how many bytes a window of `span` nanoseconds holds, which determines the length of the first part."""
         self._first = max(NS, int(span * FIRST_PART / size)) if size > FIRST_PART else None
 
     def learn(self, span: int, seconds: float) -> None:
-        """Note how long a part of the window took."""
+        """Note how many seconds a part of `span` nanoseconds took."""
         rate = span / max(seconds, 0.01)
         with self._lock:
             self._rate = rate if self._rate is None else (self._rate + rate) / 2
@@ -56,7 +56,7 @@ class WindowPart:
         self._began, self._backward = 0.0, False
 
     def of(self, low: int, high: int, *, backward: bool) -> tuple[int, int]:
-        """Return the part to query next, from the end or the start of what is left.
+        """Return the part to query next, from the end or the start of what is left; all times in nanoseconds since the epoch.
 
         Raises:
             SourceFailed: It would not finish before the deadline.

@@ -57,7 +57,10 @@ class LogStore(Protocol):
         """Lines per full page."""
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
-        """Count the lines of the job."""
+        """Count the lines of the job by origin and by the bucket in which they were written.
+
+        `start`, `end`, `bucket`: nanoseconds, the first two since the epoch.
+        """
 
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
         """Count the lines with any of these words: the bucket's start in nanoseconds → count."""

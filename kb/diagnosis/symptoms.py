@@ -44,7 +44,7 @@ class Symptoms:
         return self._places.place(signal.stream, signal.resource).rank
 
     def covers(self, stream: int, offset: int) -> bool:
-        """Whether a finding accounts for a line."""
+        """Whether a finding accounts for the line at a byte offset of a stream."""
         return any(low <= offset < high for low, high in self.covered.get(stream, ()))
 
     def begin(self, stream: int) -> int | None:

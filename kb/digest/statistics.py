@@ -72,7 +72,7 @@ def total(values: Iterable[float | None]) -> Sum:
 
 
 def rate(hours: float, n: int) -> Rate:
-    """Hours per case."""
+    """Hours per case of `n`; unknown with fewer than LEAST cases."""
     return Rate(hours, n, hours / n if n >= LEAST else None)
 
 

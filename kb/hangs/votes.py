@@ -212,7 +212,10 @@ def _sound(times: Sequence[float], now: float, limits: HangLimits) -> list[float
 
 
 def phase_of(facts: Facts, now: float | None, limits: HangLimits, timeout: float | None = None) -> Phase:
-    """Return the run's phase according to its logs, with a ceiling from the job's own history or else the limits."""
+    """Return the run's phase according to its logs, with a ceiling from the job's own history or else the limits.
+
+    `now`: Unix time; None if nothing tells it. `timeout`: seconds after which the job's collectives time out.
+    """
     streams = [stream for stream in facts.streams if stream.summary.ref.kind == "job"]
     name = _phase(facts, streams)
     longest = pauses(streams).get(name)

@@ -24,7 +24,7 @@ def known_median(values: Floats, axis: int) -> Floats:
 
 
 def smoothed(values: Floats, width: int = 5) -> Floats:
-    """Return the running median over each cell and the four before it."""
+    """Return the running median of each row over a cell and the `width` - 1 before it; NaN where all are unknown."""
     padded = np.concatenate([np.full((values.shape[0], width - 1), np.nan), values], axis=1)
     smooth = np.empty_like(values)
     for begin in range(0, values.shape[0], 1024):  # the windows of all rows would be five panels large

@@ -70,7 +70,13 @@ class Panel:
 def make_panel(  # noqa: PLR0917 - a panel is just these
     metric: str, rows: Sequence[Row], start: float, step: float, values: Floats, unit: str = ""
 ) -> Panel:
-    """Return a panel of an array; values that are not finite are unknown. ValueError if rows and array disagree."""
+    """Return a panel of an array: a row per series, a column per `step` seconds from `start` (Unix time).
+
+    Values that are not finite are unknown.
+
+    Raises:
+        ValueError: the array does not have one row for each of `rows`, or `step` is not positive.
+    """
     if values.ndim != 2 or values.shape[0] != len(rows) or not step > 0:
         raise ValueError(f"{len(rows)} rows and an array of shape {values.shape}, step {step}")
     mask = np.abs(values) < LARGEST
@@ -83,7 +89,7 @@ def make_panel(  # noqa: PLR0917 - a panel is just these
 def panels_of(
     series: Iterable[MetricSeries], step: float | None = None, start: float | None = None, end: float | None = None
 ) -> tuple[dict[str, Panel], tuple[Gap, ...]]:
-    """Return one panel per metric, made by `panel_of`."""
+    """Return metric → its panel, and the gaps. `step` (seconds), `start` and `end` (Unix times): as for `panel_of`."""
     metrics: dict[str, list[MetricSeries]] = {}
     for series_item in series:
         metrics.setdefault(series_item.metric, []).append(series_item)
@@ -103,7 +109,10 @@ def panel_of(
     """Return the panel of one metric's series: counters as rates, cells as means of points; None if nothing is known.
 
     `step` (seconds) is raised to the usual scrape interval, and further if the array would be too large. Of several
-    points with the same timestamp the largest counts. ValueError if the series belong to different metrics.
+    points with the same timestamp the largest counts. `start`, `end`: Unix times that bound the points.
+
+    Raises:
+        ValueError: the series belong to different metrics.
     """
     if len({series_item.metric for series_item in series}) > 1:
         raise ValueError("a panel holds one metric")
@@ -253,8 +262,10 @@ def resampled(panel: Panel, step: float) -> Panel:
 def merge(item: Panel, other: Panel) -> Panel:
     """Merge two panels on the coarser of the two grids; if both have a value for a cell, the larger counts.
 
-    For panels of the same step the order of merging does not matter. ValueError if metric or unit differ, or if the
-    times are so far apart that the array would be too large.
+    For panels of the same step the order of merging does not matter.
+
+    Raises:
+        ValueError: metric or unit differ, or the times are so far apart that the array would be too large.
     """
     if (item.metric, item.unit) != (other.metric, other.unit):
         raise ValueError(f"{item.metric} in {item.unit!r} and {other.metric} in {other.unit!r} are not one panel")

@@ -143,7 +143,7 @@ def _idle(
 def idle_among_spinning(util: Panel, now: float, limits: SpinLimits = SPIN, most: int = 2) -> tuple[Row, ...]:
     """Return the one or two rows whose GPUs are at 0 % while nearly all others are at 100 %: the source of a hang.
 
-    Empty if more rows are idle, the rest does not spin, or too little was measured.
+    Empty if more rows are idle, the rest does not spin, or too little was measured. `util`: percent. `now`: Unix time.
     """
     if len(util.rows) < 4 or not _recently_measured(util, now, limits):
         return ()
@@ -169,7 +169,8 @@ def stalled_compound(
     """Detect on one node a GPU that spins without progress, a queue pair without completions and a process in D state.
 
     `stalled`: events of queue pairs without a completion; `blocked`: events of tasks in uninterruptible sleep;
-    `progress`: the time of the last step. If all three name a node, it must be the same.
+    `progress`: the time of the last step. If all three name a node, it must be the same. `now`: Unix time. `lasts`: seconds
+    for which the GPU must spin. `at_least`: percent of SM activity.
     """
     missing = ["SM activity"] if sm is None or not _recently_measured(sm, now, SpinLimits(lasts=lasts)) else []
     missing += [] if progress is not None else ["time of the last step"]

@@ -17,7 +17,11 @@ Label = Literal["", "Stopped", "As of", "Until"]
 
 
 def handled(handle: str) -> str:
-    """Return a handle as a button value. Raise ValueError unless the store made it."""
+    """Return a handle as a button value.
+
+    Raises:
+        ValueError: the store did not make it.
+    """
     if not _HANDLE.match(handle):
         raise ValueError(f"{handle[:80]!r} is no handle")
     return handle

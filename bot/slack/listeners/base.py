@@ -42,7 +42,12 @@ class ButtonPress:
             ack()
 
     def open(self, view: Json) -> None:
-        """Open a form. A trigger is valid for three seconds."""
+        """Open a form. A trigger is valid for three seconds.
+
+        Raises:
+            SignalboxError: the trigger has expired.
+            SlackApiError: Slack refuses the form for another reason.
+        """
         self.acknowledge()
         try:
             self._client.views_open(trigger_id=self.body["trigger_id"], view=view)
@@ -143,7 +148,11 @@ def delivery_key(kind: str, body: Body) -> str:
 
 
 def handle_of(place: Mapping[str, Any]) -> str:
-    """Return the handle of what a form is about."""
+    """Return the handle of what a form is about.
+
+    Raises:
+        SignalboxError: the form has expired.
+    """
     if not place:
         raise SignalboxError("This form has expired. Open it again.")
     return str(place["handle"])

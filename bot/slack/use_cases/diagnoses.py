@@ -37,7 +37,12 @@ class DiagnosisRequests:
         return self._request(person, order, key, again=again)
 
     def diagnose_choice(self, person: Person, handle: str, key: str) -> tuple[RequestOutcome, str]:
-        """Diagnose the selected job. Return the outcome and the job."""
+        """Diagnose the selected job. Return the outcome and the job.
+
+        Raises:
+            NotAllowed: the person may not ask for diagnoses.
+            SignalboxError: the choice has expired, or was offered to another person or tenant.
+        """
         tenant, payload = self.ledger.choices.choice(handle) or ("", "{}")
         chosen: dict[str, Any] = msgspec.json.decode(payload)
         if "order" not in chosen:
@@ -56,7 +61,12 @@ class DiagnosisRequests:
         return self._request(replace(person, thread_ts=chosen.get("thread_ts")), order, key), order.job
 
     def diagnose_again(self, person: Person, subject: Subject, key: str) -> RequestOutcome:
-        """Diagnose the same job again."""
+        """Diagnose the same job again.
+
+        Raises:
+            NotAllowed: the person may not ask for diagnoses.
+            SignalboxError: the message has no job.
+        """
         if subject.record is not None:
             incident = subject.record.incident
             job, cluster = incident.job_id or incident.job_name, incident.cluster

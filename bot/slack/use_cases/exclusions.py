@@ -25,6 +25,10 @@ class Exclusions:
         """Confirm or refuse the proposed exclusions of an incident.
 
         Return the exclusions that were decided, and messages about those that others decided first.
+
+        Raises:
+            NotAllowed: the person may not decide on exclusions.
+            SignalboxError: none is proposed anymore.
         """
         incident = record_of(subject).incident
         self.access.allow(person, "bar", f"incident {incident.id}", subject)

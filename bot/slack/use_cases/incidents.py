@@ -125,6 +125,10 @@ class IncidentActions:
         """Send the evidence to the thread of a message, once. Return whether it was not there yet.
 
         The files come too, unless they came with the answer.
+
+        Raises:
+            NotAllowed: the person may not read the incident.
+            SignalboxError: there is no message.
         """
         record = record_of(subject)
         self.access.allow(person, "read", f"incident {record.incident.id}", subject)

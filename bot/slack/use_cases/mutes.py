@@ -36,7 +36,12 @@ class Mutes:
         return next((node for diagnosis in report.diagnoses for node in diagnosis.nodes), None)
 
     def mute(self, person: Person, subject: Subject, kind: str, form: MuteForm, key: str) -> bool:
-        """Mute a rule, job or node. Return whether this is new."""
+        """Mute a rule, job or node. Return whether this is new.
+
+        Raises:
+            NotAllowed: the person may not mute.
+            SignalboxError: the incident has no rule, job or node to mute.
+        """
         what = self.target(subject, kind)
         if what is None:
             raise SignalboxError(f"There is no {kind} to mute.")

@@ -29,7 +29,12 @@ class RuleDrafts:
         return self.access.config.rules.pull_requests is not None
 
     def start_draft(self, person: Person, subject: Subject, key: str) -> str:
-        """Start a rule draft from an incident; return its handle. A redelivery returns the same handle."""
+        """Start a rule draft from an incident; return its handle. A redelivery returns the same handle.
+
+        Raises:
+            NotAllowed: the person may not propose rules.
+            SignalboxError: the configuration has no repository for proposals.
+        """
         incident = record_of(subject).incident.id
         self.access.allow(person, "propose_rule", f"incident {incident}", subject)
         if not self.enabled:

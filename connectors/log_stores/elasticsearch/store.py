@@ -53,7 +53,7 @@ class ElasticStore(ElasticQueries):
     # -- counts ------------------------------------------------------------------------------------------------------
 
     def any_lines(self, start: int, end: int) -> bool:
-        """Return whether there is a line. Each shard stops at the first."""
+        """Return whether there is a line between two times in nanoseconds. Each shard stops at the first."""
         self.learn()
         return self.lessened(lambda: self.searches.count(self.filter(LineQuery(start, end)), enough=1)) > 0
 
@@ -68,7 +68,7 @@ class ElasticStore(ElasticQueries):
         return int(first) * MILLISECOND, (int(last) + 1) * MILLISECOND
 
     def values(self, name: str, start: int, end: int, most: int = 2) -> list[str]:
-        """Return the values of a field, the most frequent first; empty if no index has it."""
+        """Return the values of a field between two times in nanoseconds, the most frequent first; empty if no index has it."""
         self.learn()
         if not self.fields.kinds(name):
             return []
@@ -85,7 +85,10 @@ class ElasticStore(ElasticQueries):
         return object_at(self.lessened(fetch), "aggregations")
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
-        """Count lines by origin and time. A plain count comes first: it costs next to nothing, and without lines is enough."""
+        """Count lines by origin and time. A plain count comes first: it costs next to nothing, and without lines is enough.
+
+        `start`, `end`, `bucket`: nanoseconds, the first two since the epoch.
+        """
         self.learn()
         step = max(1, bucket // MILLISECOND)
         counts: Counts = {}
@@ -107,7 +110,7 @@ class ElasticStore(ElasticQueries):
         return Tally(step * MILLISECOND, counts)
 
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
-        """Count lines with these words by time."""
+        """Count the lines with any of these words: the bucket's start in nanoseconds → count."""
         self.learn()
         found: dict[int, int] = {}
         step = max(1, bucket // MILLISECOND)
@@ -128,7 +131,7 @@ class ElasticStore(ElasticQueries):
         return found
 
     def jobs(self, name: str, start: int, end: int) -> Iterator[JobSummary]:
-        """Return the values of a field, latest first."""
+        """Return the jobs that are the values of a field between two times in nanoseconds, latest first."""
         self.learn()
         times = {"first": {"min": {"field": self.settings.time}}, "last": {"max": {"field": self.settings.time}}}
         field = self.fields.exact(name)

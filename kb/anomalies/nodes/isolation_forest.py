@@ -44,7 +44,7 @@ class _Random:
 
 
 def isolate(rows: Sequence[Sequence[float]], *, seed: int = 7, trees: int = TREES) -> Isolation:
-    """Score rows of equal length; with fewer than three rows all score 0."""
+    """Score rows of equal length from 0 to 1, higher the sooner a row is isolated; with fewer than three rows all score 0."""
     if len(rows) < 3 or not rows[0]:
         return Isolation((0.0,) * len(rows), ((),) * len(rows))
     chance = _Random(seed)

@@ -186,7 +186,7 @@ class _Polls:
         return moving
 
     def judge(self, comm: RasCommunicator, threshold: float, init_threshold: float) -> PendingCommunicator | None:
-        """Decide whether one communicator of the newest answer is pending."""
+        """Decide whether one communicator of the newest answer is pending, for at least so many seconds; None if it is not."""
         states = {rank.state for rank in comm.ranks}
         if states & set(_LEAVING):
             return None

@@ -55,7 +55,13 @@ def track(
     times: Sequence[float] | Floats | None = None,
     skip: Sequence[bool] | Bools | None = None,
 ) -> Track:
-    """Return a series ordered by step; the last value given for a step counts. ValueError if lengths differ."""
+    """Return a series ordered by step; the last value given for a step counts.
+
+    `steps`: 0, 1, 2, … without it. `times`: Unix times. `skip`: values that are not judged.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
     what = np.array(values, dtype=np.float64)
     what[np.abs(what) > LARGEST] = math.inf
     at = np.arange(what.size) if steps is None else np.asarray(steps, dtype=np.int64)
@@ -96,7 +102,10 @@ def usable_places(series: Track, warm_up: int) -> Ints:
 def make_change(  # noqa: PLR0917 - a change is just these
     series: Track, kind: str, since: int, found: int, before: float, after: float, noise: float = 0.0, text: str = ""
 ) -> SeriesChange:
-    """Return a change between two indices of a series."""
+    """Return a change that began at the index `since` and was found at the index `found`.
+
+    `before`, `after`: levels in the unit of the series. `noise`: the usual deviation of the level's logarithm, for the z-score.
+    """
     size = after / before - 1 if before else 0.0
     time = float(series.times[since])
     z = math.log(after / before) / noise if noise and before > 0 and after > 0 else 0.0
