@@ -132,7 +132,9 @@ def _seen(report: Report) -> str:
         return ""
     found = {suspect.rank for suspect in first.suspects if suspect.rank is not None}
     told = replace(first, first_seen=None)
-    return ", ".join((*([f"rank {ranges(found)}"] if found else []), *place(told)))
+    known = first.iteration is not None or first.epoch_iteration is not None
+    near = [] if known else [f"near iteration {item.what}" for item in report.indicators.iterations[:1]]
+    return ", ".join((*([f"rank {ranges(found)}"] if found else []), *place(told), *near))
 
 
 def _case(store: IncidentStore, closings: Closings, record: IncidentRecord) -> Case:

@@ -9,7 +9,7 @@ from bot.learning.drafts.cases import case_of, gathered, logs_of
 from bot.render.report_json import dumps, from_json
 from bot.store.incidents import IncidentStore
 from kb.diagnosis.engine import identified
-from kb.report import Alike
+from kb.report import Alike, Indicator
 from tests.support.learning_views import FULL, GOOD, LEASE, NOW, OOM, add, wrong
 
 LOST_RANK = "[rank2]: CRITICAL census: 3 of 40 shards unaccounted for, leaving\n" + "".join(
@@ -135,10 +135,12 @@ def test_a_failure_like_one_that_was_closed_is_drafted_with_its_class(url, known
         record = store.get(number)
     report = from_json(record.report_json)
     alike = (Alike(other, 0.9, "storage_io", "storage_io"),)
-    again = identified(replace(report, memory=replace(report.memory, alike=alike)))
+    near = replace(report.indicators, iterations=(Indicator("37", "estimated"),))
+    again = identified(replace(report, indicators=near, memory=replace(report.memory, alike=alike)))
     with IncidentStore(url) as store:
         newest = store.add(dumps(again), again, record.replay, None, NOW)
     found = gathered(url, newest, "default", nearest=lambda _: "data_error")
     assert [(case.id, case.fault) for case in found.cases] == [(newest, "storage_io"), (other, "storage_io")]
     assert found.seed is not None
     assert found.seed.like == other
+    assert found.seed.seen.endswith("near iteration 37")
