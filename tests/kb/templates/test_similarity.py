@@ -43,7 +43,7 @@ _TELLING = ("error", "warning", "info", "local", "rank", "step", "timeout", "ker
 class Full(ShapeCache):
     """Looks at each line separately."""
 
-    def shape(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> tuple[LineShape, bool]:  # noqa: ARG002 - as its base has it
+    def shape(self, folded: bytes, block: BlockGroups | None, looks: LookupBudget) -> tuple[LineShape, bool]:  # noqa: ARG002 - as its base has it
         """Return the shape, independent of what was cached."""
         return shape_of(folded, dated=False), True
 
