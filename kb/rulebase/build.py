@@ -23,6 +23,7 @@ from kb.rulebase.rule import (
     Table,
     TableRow,
     Where,
+    row_keys,
 )
 from kb.rulebase.schema.pattern_file import PatternFile, SeriesFile
 from kb.rulebase.schema.rule_file import LearnedFile, RowFile, RuleFile, StepFile
@@ -143,7 +144,7 @@ def _table(model: RuleFile, base: Rulebook) -> Table | None:
     table = model.table
     if table is None:
         return None
-    rows = {key: _row(key, row, base) for key, row in table.rows.items()}
+    rows = {key: _row(key, row, base) for written, row in table.rows.items() for key in row_keys(written)}
     return Table(table.key, rows, _row("", table.default, base) if table.default else None)
 
 

@@ -17,7 +17,7 @@ from kb.regex.pattern import compiled
 from kb.regex.re_tree import parsed, strictly_parsed
 from kb.rulebase import patterns
 from kb.rulebase.circumstances import CIRCUMSTANCES
-from kb.rulebase.rule import Condition, Past
+from kb.rulebase.rule import Condition, Past, row_keys
 from kb.rulebase.texts import HOLE, conditions, requirements_of
 from kb.rulebase.yaml_nodes import Node, nearest
 from kb.values import dataclass
@@ -319,9 +319,10 @@ def _rows_of_patterns(node: Node, table: Node) -> Iterator[Fault]:
     """Yield a fault for each row that no pattern selects, if the pattern's name is the key."""
     if _word(table.get("key")) == "pattern":
         known = [name for name, _ in _items(node, "match")]
-        for name, _ in _items(table, "rows"):
-            if name not in known:
-                yield _unknown_key(table.get("rows"), name, "pattern", known)
+        for written, _ in _items(table, "rows"):
+            for name in row_keys(written):
+                if name not in known:
+                    yield _unknown_key(table.get("rows"), written, "pattern", known)
 
 
 def _links(node: Node, words: Words) -> Iterator[Fault]:

@@ -267,6 +267,11 @@ class TableRow:
     lies_in: str = ""
 
 
+def row_keys(written: str) -> tuple[str, ...]:
+    """Return the keys that share a row of a table: `a | b` stands for two rows that are alike."""
+    return tuple(part.strip() for part in written.split(" | "))
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Captured key → row. `default` is the meaning of unknown keys; if it is None, the rule ignores them."""

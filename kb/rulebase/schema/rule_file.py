@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from kb.model import Grade, Role, Scope
 from kb.report import Advice
-from kb.rulebase.rule import LiveAction, Severity, Shared, Status
+from kb.rulebase.rule import LiveAction, Severity, Shared, Status, row_keys
 from kb.rulebase.schema.fields import (
     Counted,
     Day,
@@ -75,8 +75,16 @@ class TableFile(StrictModel):
     """Turns one rule into a catalogue: a captured key selects the row."""
 
     key: PatternName = Field(description="The capture whose value selects the row.")
-    rows: Annotated[dict[str, RowFile], Field(min_length=1)]
+    rows: Annotated[dict[str, RowFile], Field(min_length=1)]  # `a | b`: a row for each of these keys
     default: RowFile | None = Field(None, description="The meaning of an unknown key. Default: none, report nothing.")
+
+    @model_validator(mode="after")
+    def _each_key_once(self) -> TableFile:
+        keys = [key for written in self.rows for key in row_keys(written)]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two rows have the key {twice[:40]!r}")
+        return self
 
 
 class NotWhenFile(StrictModel):

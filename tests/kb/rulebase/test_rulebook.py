@@ -151,13 +151,17 @@ def test_params_are_resolved() -> None:
 
 def test_a_table_rule() -> None:
     """Rows become values; a rule has no owner of its own unless its file names one."""
-    table = "table:\n  key: port\n  rows:\n    7: {title: 'Seven', fault: slow_step, summary: 'Key {key}.'}\n    8: {ignore: true}\n"
+    table = "table:\n  key: port\n  rows:\n    7: {title: 'Seven', fault: slow_step, summary: 'Key {key}.'}\n    8: {ignore: true}\n    9 | 10: {title: 'More'}\n"
     loaded = load(files(port_flaps=RULE + table))
     assert loaded.faults == ()
     (rule,) = loaded.rulebook.rules
     assert rule.owner is None
     assert rule.table.rows["7"].fault == "slow_step"
     assert rule.table.rows["8"].ignore
+    assert [(key, rule.table.rows[key].key, rule.table.rows[key].title) for key in ("9", "10")] == [
+        ("9", "9", "More"),
+        ("10", "10", "More"),
+    ]
 
 
 @pytest.mark.parametrize(

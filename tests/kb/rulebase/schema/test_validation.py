@@ -172,6 +172,13 @@ def test_rows_want_a_title_unless_ignored() -> None:
     assert "a row needs a title" in faults_of(RULE + "table: {key: name, rows: {a: {role: symptom}}}\n")[0]
 
 
+def test_a_key_has_one_row() -> None:
+    """A row for several keys counts for each of them; a bar without spaces is part of a key."""
+    twice = "table: {key: name, rows: {a | b: {title: A}, b: {title: B}}}\n"
+    assert "two rows have the key 'b'" in faults_of(RULE + twice)[0]
+    assert faults_of(RULE + "table: {key: name, rows: {a | b: {title: A}, a|b: {title: B}}}\n") == []
+
+
 def test_rows_refer_to_references_of_the_rule() -> None:
     """A row names one of them by its id, and no two share an id."""
     table = "table: {key: name, rows: {a: {title: A, reference: manual}}}\n"
