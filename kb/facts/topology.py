@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 from kb.facts.job_facts import Facts
+from kb.facts.stated_world import stated_world
 from kb.model import Resource, Structure
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.speakers import speaker
@@ -18,7 +19,6 @@ from kb.report import ranges
 from kb.scanning.summary import StreamSummary
 from kb.values import dataclass
 
-MOST_KNOWN = 2 / 3  # share of the ranks whose logs must be there, for the others to be known by what these announce
 _FEW_RANGES = 4  # of ranks that are named besides their number
 MOST_TOKENS = 12  # characters of a file name searched for a node name
 MOST_OF_A_NODE = 256  # tasks in a row that srun reports for one node
@@ -30,13 +30,6 @@ _LOOPBACK = lazy_compile(r"(?:ip6-)?localhost\d?(?:\.[\w.-]{1,64})?|127(?:\.\d{1
 _PART = lazy_compile(r"[^\W_.-]+")
 _BUS = lazy_compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
 _TASKS = lazy_compile(r"(\d{1,7})(?:-(\d{1,7}))?")
-_ANNOUNCED = lazy_compile(
-    r"\b([Rr]ank|[Ww]orker|[Pp]rocess|[Mm]ember|JAX process|MEMBER)[:= #]{1,2}(\d{1,6}) ?(?:/| of ) ?(\d{1,6})\b"
-)
-_STATED = lazy_compile(
-    r"store_based_barrier_key:1 with (\d{1,6}) nodes|\busing world size: ?(\d{1,6})\b"
-    r"|All distributed processes registered\. Starting with (\d{1,6}) processes"
-)
 # a rank that says that it has started, within a line
 _STARTED = lazy_compile(
     r"\b(?:[Pp]rocess rank|Rank|GLOBAL_RANK)[:= ]{1,2}(\d{1,6})(?:, device\b|: Completed store-based barrier\b|, MEMBER\b)"
@@ -58,31 +51,6 @@ class Place:
         return (self.rank, None, None) if self.rank is not None else (None, self.node, self.local)
 
 
-def _stated_world(facts: Facts) -> int:
-    """Return the number of ranks that the starts and ends of the logs state; 0 if none does, or if they contradict each other.
-
-    Either PyTorch or the framework states it, or each rank announces itself, as in `rank 3 of 8`; a rank's own log may be
-    missing if all others are those of the ranks that they announce.
-    """
-    found: dict[int, set[int]] = {}
-    stated: set[int] = set()
-    own: list[bool] = []
-    for stream in facts.of_kind("job"):
-        kept = f"{stream.summary.head}\n{stream.summary.tail}"
-        stated |= {int(next(filter(None, sizes))) for sizes in _STATED.findall(kept)}
-        announced = _ANNOUNCED.findall(kept)
-        for word, number, world in announced:
-            found.setdefault(int(world), set()).add(int(number) - (word.startswith("MEMBER")))
-        own.append({int(number) for _, number, _ in announced} == {stream.summary.ref.resource.rank})
-    if len(stated) == 1:
-        return stated.pop()
-    if stated or len(found) != 1:
-        return 0
-    (world, ranks), *_ = found.items()
-    known = all(own) and len(own) >= MOST_KNOWN * world and max(ranks) < world
-    return world if known or ranks == set(range(world)) else 0
-
-
 class Places:
     """The layout of one job. All lookups are dictionary lookups."""
 
@@ -97,7 +65,7 @@ class Places:
         self._bus: dict[tuple[str, int], int] = {}
         self._starts = [(index, item) for index, item in facts.structures("nccl_init")]
         sizes = [size for _, item in self._starts if isinstance(size := item.fields.get("nranks"), int)]
-        self._told = facts.evidence.job.world_size or max(sizes, default=0) or _stated_world(facts)
+        self._told = facts.evidence.job.world_size or max(sizes, default=0) or stated_world(facts)
         self._read_job()
         self._read_starts()
         self._read_blocks()
