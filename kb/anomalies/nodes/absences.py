@@ -5,6 +5,7 @@ The last line that it wrote stands for what is missing: what should follow is no
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -155,11 +156,13 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
         pause = max(SHORTEST, 2 * interval, MISSED * median(_pause(seen, off) for seen in regular.values()))
         if at is not None and usual < at - pause:
             continue  # it ended everywhere before the turn, as lines of a start do
+        late = {node: max(SHORTEST, 2 * interval, MISSED * _pause(seen, off)) for node, seen in regular.items()}
+        before = [item for item in ends.items() if usual - item[1][0] > late[item[0]]]
+        times = _times(event, off) if before else []
         early = [
             (node, spot, usual - end)
-            for node, (end, spot) in ends.items()
-            if usual - end - _silence(event, end, usual, off)
-            > max(SHORTEST, 2 * interval, MISSED * _pause(regular[node], off))
+            for node, (end, spot) in before
+            if usual - end - _silence(times, end, usual) > late[node]
         ]
         steady = sum(_is_steady(seen, off) for seen in regular.values()) * 2 >= len(regular)
         if len(early) == 1 and len(early) * 4 <= len(ends) and steady:
@@ -170,10 +173,15 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
     return [odd for _, odd in found.values()]
 
 
-def _silence(event: RunEvent, since: float, until: float, off: Mapping[str, float]) -> float:
+def _times(event: RunEvent, off: Mapping[str, float]) -> list[float]:
+    """When any node printed an event, in order."""
+    spots = (spot for seen in event.nodes.values() for spot in seen.spots)
+    return sorted(time for spot in spots if (time := corrected(spot, off)) is not None)
+
+
+def _silence(times: Sequence[float], since: float, until: float) -> float:
     """The longest time between, in which no node printed the event: then none could be missed."""
-    times = [time for seen in event.nodes.values() for spot in seen.spots if (time := corrected(spot, off)) is not None]
-    within = sorted(time for time in times if since <= time <= until)
+    within = times[bisect_left(times, since) : bisect_right(times, until)]
     return max((after - before for before, after in pairwise(within)), default=0.0)
 
 
