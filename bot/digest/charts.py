@@ -122,7 +122,7 @@ class _Pareto(_Sheet):
         rows = min(len(dear), CLASSES) + (len(dear) > CLASSES)
         super().__init__(self.TOP + rows * self.PITCH + 46, theme)
         self._head(
-            f"{hours(dear[0].gpu_hours.value)} of {hours(digest.gpu_hours.value)} known GPU-hours went to one class: {dear[0].title}"
+            f"{hours(dear[0].gpu_hours.value)} of {hours(digest.gpu_hours.value)} known GPU-hours went to one class: {dear[0].title.partition(': ')[0]}"
             if digest.gpu_hours.value
             else f"{digest.failures} failures of unknown cost",
             f"{digest.failures} failures in {digest.week}; GPU-hours known for {digest.gpu_hours.n}. "

@@ -130,14 +130,15 @@ def incident_page(
     job = about.run or report.job.name or report.job.id or report.bundle or "a job"
     cause, wrong = closed_as(about.said, words.title, report.verdict) if about.state == "closed" else ("", False)
     gaps = decisions.missing_evidence(report)
+    head, rest = _headed(report)
     return render(
         "incident.html",
         title=f"{job}: {cause if wrong and cause else headline(report)}"[:160],
-        headline=headline(report),
+        headline=head,
         closed=cause,
         refuted=bool(cause) and wrong,
         confirmed=bool(cause) and not wrong and any(cause == words.title(item.fault) for item in first[:1]),
-        what=explanation(report),
+        what=explanation(report) or rest,
         at_fault=at_fault(report),
         key=key_lines(report),
         step=next((step for item in report.diagnoses[:1] for step in item.remediation[:1]), None),
@@ -178,6 +179,15 @@ def incident_page(
         window=_window(report),
         words=words,
     )
+
+
+def _headed(report: Report) -> tuple[str, str]:
+    """Return the headline and the sentence below it: of a run whose end is unclear, why it is."""
+    whole = headline(report)
+    head, _, rest = whole.partition(": ")
+    if report.verdict != "insufficient_evidence" or not rest:
+        return whole, ""
+    return head, f"{rest[:1].upper()}{rest[1:]}"
 
 
 def _urgency(report: Report) -> Tone:

@@ -324,13 +324,28 @@ def test_the_form_asks_for_what_is_chosen(browser, served):
 MOST_TABS = 60  # stops until a link is given up
 
 
-def tabbed(browser, place):
-    """Press Tab until a link at this place has the focus, visibly as every stop before it, then Enter; return its address."""
+def typed(browser, *keys):
+    """Press keys, wherever the focus is."""
     from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(browser).send_keys(*keys).perform()
+
+
+def tabbed(browser, place):
+    """Press Tab until a link at this place has the focus, then Enter; return its address."""
+    from selenium.webdriver.common.keys import Keys
+
+    address = focused(browser, place)
+    moved(browser, lambda: typed(browser, Keys.ENTER))
+    return address
+
+
+def focused(browser, place):
+    """Press Tab until something at this place has the focus, visibly as every stop before it; return its address, if it has one."""
     from selenium.webdriver.common.keys import Keys
 
     for _ in range(MOST_TABS):
-        ActionChains(browser).send_keys(Keys.TAB).perform()
+        typed(browser, Keys.TAB)
         found, address, outline, words = browser.execute_script(
             "const one = document.activeElement;"
             "return [one.matches(arguments[0]), one.href, getComputedStyle(one).outlineStyle, one.textContent]",
@@ -338,7 +353,6 @@ def tabbed(browser, place):
         )
         assert outline != "none", words
         if found:
-            moved(browser, ActionChains(browser).send_keys(Keys.ENTER).perform)
             return address
     pytest.fail(f"no link {place} in {MOST_TABS} stops")
 
@@ -354,3 +368,24 @@ def test_an_incident_is_read_and_left_by_keyboard(browser, served):
     assert browser.find_element("tag name", "h1").text != overview
     tabbed(browser, "nav[aria-label=Incidents] a")
     assert browser.find_element("tag name", "h1").text == overview
+
+
+def test_the_list_is_searched_and_filtered_by_keyboard(browser, served):
+    """Enter in the search field, a choice by its first letters, and from one incident to the one before it."""
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get(served["overview"])
+    focused(browser, "input[name=text]")
+    typed(browser, "gpu-017")
+    moved(browser, lambda: typed(browser, Keys.ENTER))
+    assert "text=gpu-017" in browser.current_url
+    focused(browser, "input[name=node]")
+    typed(browser, "gpu-017")
+    focused(browser, "select[name=sort]")
+    typed(browser, "new")
+    focused(browser, ".filters button")
+    moved(browser, lambda: typed(browser, Keys.ENTER))
+    assert all(chosen in browser.current_url for chosen in ("text=gpu-017", "node=gpu-017", "sort=newest"))
+    opened = tabbed(browser, ".incidents th a")
+    around = tabbed(browser, "nav[aria-label=Incidents] a[rel~=prev], nav[aria-label=Incidents] a[rel~=next]")
+    assert browser.current_url == around != opened
