@@ -417,7 +417,8 @@ class Watch:
             return replace(self._left(seen), pending=True)
         look = self._last
         if look is None or not look.evidence.hang.suspected:
-            return self._left("time is up, and nothing was found")
+            found = "nothing but what is shown above" if self._degraded else "nothing"
+            return self._left(f"time is up, and {found} was found")
         sign = next(f"{vote.probe}: {vote.detail}" for vote in look.evidence.hang.votes if vote.vote == "yes")
         known = "" if look.found else "; none of its processes was seen on this host"
         seen = f"time is up; one sign of a hang was seen, and nothing that confirms or explains it: {sign}{known}"

@@ -117,6 +117,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         completed=finished and end.how == "completed",
         left=left,
         saved=run.get("checkpoint") == "some",
+        stood=run.get("stood"),
     )
     decision = decide(rulebook, ranked, suspects, run_facts)
     diagnoses = in_line(diagnoses, decision.advice)

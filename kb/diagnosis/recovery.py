@@ -64,7 +64,7 @@ class RunFacts:
     `unexplained`: it failed and no rule explains why. `stopped`: the fault class that the scheduler gives as the reason
     for its end (kb.facts.scheduler_state.stop_reason), "" for none. `finished`: it did all its steps; `completed`: it provably completed. `left`: the stage
     after its training in which it failed, although the training is complete; "" if it is not. `saved`: its logs show a
-    complete checkpoint, of whatever step.
+    complete checkpoint, of whatever step. `stood`: for how long it took no step before it was ended, in words; "" if unknown.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -77,6 +77,7 @@ class RunFacts:
     completed: bool = False
     left: str = ""
     saved: bool = False
+    stood: str = ""
 
 
 def price(facts: Facts) -> Price:
@@ -151,7 +152,8 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         owner=owner(best, rulebook),
         why=why,
         options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
-        find_cause=(best.is_symptom and advice == "fix_first") or (advice == "requeue_without" and not barred),
+        find_cause=((best.is_symptom or bool(run.stood)) and advice == "fix_first")
+        or (advice == "requeue_without" and not barred),
     )
 
 
@@ -309,6 +311,11 @@ def _graded(ranked: Ranked, barred: Sequence[Exclusion], run: RunFacts) -> tuple
     again = any(best.fault.id in earlier_attempt.faults for earlier_attempt in run.history.tries)
     if wanted == "none" and best.captures.get("numbers") == "bad":
         return "fix_first", why  # somebody stopped a run that was broken
+    if run.stood and best.fault.id in STOPS and wanted in ("none", "requeue"):
+        return (
+            "fix_first",
+            f"It took no step for {run.stood} before its end; until you know why, a rerun may stand still too",
+        )
     if wanted == "requeue_without":
         return _without(ranked, barred, why, again=again)
     if best.fault.id == "time_limit" and wanted == "requeue":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from kb.facts.job_facts import Facts
+from kb.facts.standstill import in_words, stood_still
 from kb.facts.topology import Places
 from kb.regex.lazy import lazy_compile
 from kb.regex.one_pass import one_pass
@@ -161,6 +162,7 @@ class RunCircumstances:
             "micro_batch": lambda: "one" if _shows(_ONE_SAMPLE, self._lines) else "",
             "elastic": lambda: "yes" if _shows(_ELASTIC, self._lines) else "",
             "work": lambda: "inference" if _only_infers(facts, self._lines) else "",
+            "stood": lambda: in_words(seconds) if (seconds := stood_still(facts)) else "",
         }
         return ways[name]() if name in ways else ""
 

@@ -35,6 +35,7 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
     "micro_batch": ("one",),  # of one sample
     "elastic": ("yes",),  # the launcher's own rendezvous sets MASTER_ADDR and MASTER_PORT
     "work": ("inference",),  # an evaluation, generation or service, without any training
+    "stood": (),  # for how long the run provably took no step before its scheduler ended it, such as "4 h"
 }
 OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "peers": ("yes",),

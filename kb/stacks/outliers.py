@@ -11,7 +11,7 @@ from kb.report import short_ranges
 from kb.stacks.activity import TELLING, VERDICTS, ProcessActivity, at_peer, doing, principal, read_stack
 from kb.stacks.frames import Activity, StackPlace, is_native
 from kb.stacks.sampling_rounds import children_of, rounds_of
-from kb.stacks.stall_vote import Memo, RankStillness, Stillness, has_frames, rank_stillness, watched
+from kb.stacks.stall_vote import Memo, RankStillness, Stillness, at_work, has_frames, rank_stillness, watched
 
 MOST_GROUPS = 32  # maximum shown
 MOST_OUTLIERS = 64  # maximum shown
@@ -216,7 +216,7 @@ def _of_one(groups: _RankGroups, rank_stack: _RankStack) -> ProcessActivity:
     if found.fault == "straggler":
         found = _stuck(found, rounds, rank_stillness(rank_stack.rank, rounds, groups.limits, Memo()))
     if found.fault == "straggler":
-        found = replace(found, fault="code_bug" if _at_work(rounds[-1]) else "deadlock")
+        found = replace(found, fault="code_bug" if at_work(rounds[-1]) else "deadlock")
     others = {"straggler", "collective_desync", found.fault}
     return replace(found, alternatives=tuple(item for item in found.alternatives if item not in others))
 
@@ -256,7 +256,7 @@ def _stuck(process_activity: ProcessActivity, rounds: Sequence[StackSample], sti
     A slow rank moves on, or is at work in native code. Python frames do not show which of sleep, lock, file and a
     stopped process it is.
     """
-    if still.vote != "yes" or any(_at_work(each) for each in rounds[-still.rounds :]):
+    if still.vote != "yes" or any(at_work(each) for each in rounds[-still.rounds :]):
         return process_activity
     span = f" and {still.seconds:.0f} s" if still.seconds else ""
     reason = f"{process_activity.reason}, unchanged for {still.rounds} rounds{span}"
@@ -266,11 +266,6 @@ def _stuck(process_activity: ProcessActivity, rounds: Sequence[StackSample], sti
         alternatives=("straggler", *(x for x in process_activity.alternatives if x != "deadlock")),
         reason=reason,
     )
-
-
-def _at_work(sample: StackSample) -> bool:
-    main = principal(sample)
-    return main is not None and main.state in {"active", "gil"}
 
 
 def _outlying(

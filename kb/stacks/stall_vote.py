@@ -140,6 +140,12 @@ def rank_stillness(rank: int, rounds: Sequence[StackSample], limits: Stillness, 
     return RankStillness(rank, "not_observable", counted, seconds, f"{counted} rounds far enough apart")
 
 
+def at_work(sample: StackSample) -> bool:
+    """Whether the main thread was running or runnable. On a crowded host, one that computes may get little CPU time."""
+    main = principal(sample)
+    return main is not None and main.state in {"active", "gil"}
+
+
 def has_frames(sample: StackSample) -> bool:
     """Whether the sample shows any function of the program, not only its place in the kernel."""
     return any(not is_native(frame) for thread in sample.threads for frame in thread.frames)
@@ -152,7 +158,8 @@ def _work_done(rounds: Sequence[StackSample]) -> tuple[bool | None, str]:
         return None, ""
     span = last.time - first.time
     cpu, moved = last.work.cpu - first.work.cpu, last.work.io - first.work.io
-    if cpu >= _WORKING * span or moved >= _MOVED_BYTES * span:
+    crowded = cpu > 0.0 and not last.work.accelerator and all(map(at_work, rounds))
+    if cpu >= _WORKING * span or moved >= _MOVED_BYTES * span or crowded:
         return True, f"{max(0.0, cpu):.1f} s of CPU and {max(0, moved)} bytes in {span:.0f} s"
     if not has_frames(last):
         before, after = first.work.switches, last.work.switches

@@ -12,6 +12,7 @@ from kb.facts.job_facts import Facts
 from kb.facts.log.run_ends import COLOUR
 from kb.facts.log.stages import text_of
 from kb.facts.log.stream_facts import StreamFacts
+from kb.facts.standstill import in_words
 from kb.regex.lazy import lazy_compile
 from kb.report import Progress
 from kb.scanning.summary import tail_lines
@@ -97,9 +98,7 @@ def _age(done: Progress, facts: Facts) -> str:
     now, last = facts.evidence.job.collected_at, done.last_progress
     if now is None or last is None or now - last < _OLD:
         return ""
-    minutes = round((now - last) / 60)
-    told = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} days"
-    return f" (its last step was {told} old when the logs were collected)"
+    return f" (its last step was {in_words(now - last)} old when the logs were collected)"
 
 
 def last_lines(stream: StreamFacts, count: int) -> list[tuple[int, str]]:

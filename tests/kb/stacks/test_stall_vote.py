@@ -117,6 +117,21 @@ def test_a_rank_that_works_is_not_still_though_one_line_dominates():
     assert (vote.vote, vote.ranks[0].works) == ("yes", False)
 
 
+def test_on_a_crowded_host_who_computes_gets_little_cpu_time():
+    """Its thread was runnable in each round, and got some time: it works. With an accelerator, it may be the driver's spin."""
+    done = [work(10), work(10.2), work(10.5)]
+
+    def state(samples, word):
+        return [replace(each, threads=(replace(each.threads[0], state=word),)) for each in samples]
+
+    vote = probe_stillness(state(working(LOOP, *done), "active"))
+    assert (vote.vote, vote.ranks[0].works) == ("no", True)
+    once = [*state(working(LOOP, *done), "active")[:1], *working(LOOP, *done)[1:]]
+    assert probe_stillness(once).vote == "yes"
+    spun = [replace(item, accelerator=True) for item in done]
+    assert probe_stillness(state(working(LOOP, *spun), "active")).vote == "yes"
+
+
 def test_a_rank_that_waits_for_others_may_spin():
     """In a collective, CPU time says nothing."""
     assert probe_stillness(working(REDUCE, work(10), work(30), work(50))).vote == "yes"
