@@ -17,12 +17,12 @@ from kb.facts.job_facts import Facts
 from kb.facts.patterns.signals import Signal
 from kb.facts.topology import Places
 from kb.parsers.logs.error_lines import message_of
+from kb.parsers.logs.native_errors import CHECKS, UNCAUGHT, uncaught_class
 from kb.report import WAITING, ranges
 from kb.rulebase.rule import FaultClass, Name, Rule, Rulebook
 
 UNKNOWN = "unknown"  # id of the fault class
 NATIVE = "segfault"  # id of the class of native crashes
-_CHECKS = frozenset({"assertion", "check"})  # of kb.parsers.logs.native_errors
 ABOUT = "about "  # before a lead that is not exact
 KEY = "unexplained"  # of the signals
 # Known faults that can follow when another process suddenly ends. Found later, on other ranks, they may be its effect.
@@ -68,11 +68,9 @@ def with_unknown(
     if found is None:
         return list(ranked)
     unknown = _finding(found, facts, rulebook)
-    if known is None and not ranked and _aborted(found, facts):
+    if known is None and not ranked and (aborted := _aborted(found, facts)):
         crash = replace(
-            unknown,
-            fault=_class(NATIVE, rulebook),
-            rule=replace(unknown.rule, title=f"Native check failed{_on(found)}"),
+            unknown, fault=_class(NATIVE, rulebook), rule=replace(unknown.rule, title=f"{aborted}{_on(found)}")
         )
         return [_sure(Ranked((crash,), 0.0, _reasons(found)), "unexplained")]
     if known is None:
@@ -110,13 +108,17 @@ def _class(fault: str, rulebook: Rulebook | None) -> FaultClass:
     return rulebook.faults.get(fault, _FAULT) if rulebook else _FAULT
 
 
-def _aborted(found: Unexplained, facts: Facts) -> bool:
-    """Whether the event is a failed check of native code, which aborts its process: a crash, though nobody knows why."""
+def _aborted(found: Unexplained, facts: Facts) -> str:
+    """Return what aborted its process if the event is a crash though nobody knows why: a failed check or an uncaught exception of C++."""
     place = (found.event.stream, found.event.offset)
-    return any(
-        (index, item.offset) == place and item.fields.get("type") in _CHECKS
-        for index, item in facts.structures("native_crash")
-    )
+    for index, item in facts.structures("native_crash"):
+        if (index, item.offset) == place:
+            kind = item.fields.get("type")
+            if kind in CHECKS:
+                return "Native check failed"
+            if kind == UNCAUGHT or uncaught_class(item):
+                return "Uncaught C++ exception"
+    return ""
 
 
 def _may_be_effect(known: Ranked, found: Unexplained) -> bool:

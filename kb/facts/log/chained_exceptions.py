@@ -11,6 +11,7 @@ from kb.regex.lazy import lazy_compile
 
 LINK = 400  # bytes between two exceptions of a chain
 TWIN = 400  # bytes between the last lines of two exceptions that threads write at the same time
+_QUOTES = " raised:"  # the exception in the next line is the one that this one wraps
 _FORMATS = lazy_compile(r" in __(?:repr|str|format)__$")
 
 
@@ -18,6 +19,27 @@ def structure_start(structure: Structure) -> int:
     """Return the byte at which a structure begins, which can be before its decisive line."""
     start = structure.fields.get("start")
     return structure.offset if start is None else int(start)
+
+
+def wrapped_in(exceptions: Sequence[Structure], inner: Structure) -> list[Structure]:
+    """Return the exceptions of a stream that were raised from one, each from the one before, or quote it as the one that they wrap."""
+    found: list[Structure] = []
+    last = inner
+    for item in exceptions:
+        if item.offset <= last.offset:
+            continue
+        level = int(item.fields.get("chain") or 0)
+        near = 0 <= structure_start(item) - last.end < LINK and item.resource.rank == inner.resource.rank
+        if not near or item.fields.get("chained") != "cause" or level != int(last.fields.get("chain") or 0) + 1:
+            break
+        found.append(item)
+        last = item
+    quoting = [
+        item
+        for item in exceptions
+        if item.end == inner.offset and str(item.fields.get("message") or "").endswith(_QUOTES)
+    ]
+    return [*found, *quoting]
 
 
 def twins_of(exceptions: Sequence[Structure], excused: Sequence[Structure]) -> list[Structure]:

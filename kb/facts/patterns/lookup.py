@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kb.facts.job_facts import Facts
-from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.log.chained_exceptions import structure_start, wrapped_in
 from kb.facts.patterns.signals import PatternResult, Signal
 from kb.facts.patterns.structure_tests import exception_test, fits, line_passes, searches, slashed, structure_test
 from kb.model import Resource, Structure
@@ -73,9 +73,15 @@ class PatternLookup:
             (index, item)
             for index, item in raised
             if not (item.fields.get("lived_with") or self._of_a_helper(item))
-            and not any(low <= item.offset < high for low, high in self._explained.get(index, ()))
+            and not self._is_explained(index, item)
             and not self.facts.survived(index, item.offset, item.time, item.resource.rank)
         ]
+
+    def _is_explained(self, index: int, item: Structure) -> bool:
+        """Whether another rule explains an exception, or one that was raised from it: what that rule knows is no guess."""
+        spans = self._explained.get(index, ())
+        outer = wrapped_in(self.facts.streams[index].exceptions, item) if spans else ()
+        return any(low <= place.offset < high for place in (item, *outer) for low, high in spans)
 
     def _of_a_helper(self, item: Structure) -> bool:
         """Whether a process other than the ranks raised an exception, in a log that says which processes are ranks."""

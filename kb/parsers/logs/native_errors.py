@@ -17,6 +17,11 @@ from kb.parsers.logs.speakers import speaker
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
+CHECKS = frozenset({"assertion", "check"})  # types of failed checks
+UNCAUGHT = "uncaught exception"  # type where the runtime does not name the class
+_LLVM_ERROR = "LLVM error"
+_NO_CLASS = CHECKS | {"fatal", "panic", _LLVM_ERROR, UNCAUGHT, ""}  # types that are no class of an exception
+
 _MAX_STACK = 48  # lines below a message that may be its stack
 _MAX_FOREIGN = 8  # consecutive lines of other processes among them
 _MESSAGE = 1000  # characters
@@ -57,6 +62,12 @@ _STACK_HEAD = lazy_compile(rb"\*\*\* (?:Check failure stack trace|Begin stack tr
 _GLOG_FRAME = lazy_compile(rb"\s*(?:PC: )?@\s+(?:0x)?[0-9a-f]{4,16}\s{1,8}(?:\(unknown\)|(?P<function>\S[^\n]{0,300}))")
 _GO_FRAME = lazy_compile(rb"(?P<function>[\w./*()\[\]-]{1,300})\([^()\n]{0,400}\)\s*$")
 _GO_PLACE = lazy_compile(rb"\s{1,8}(?P<where>\S{1,300}\.(?:go|s):\d{1,7})")
+
+
+def uncaught_class(crash: Structure) -> str:
+    """Return the class of the C++ exception that nobody caught; empty if a crash had another reason."""
+    kind = str(crash.fields.get("type") or "")
+    return "" if kind in _NO_CLASS else kind
 
 
 def _said(window: bytes, at: int) -> tuple[bytes, Prefix, bytes]:
@@ -150,7 +161,7 @@ def _read_uncaught(window: bytes, at: int) -> tuple[Structure, ...]:
     if found is None:
         return ()
     parts = found.groupdict()
-    default = "uncaught exception" if found.re.pattern == _CPP.pattern else "LLVM error"
+    default = UNCAUGHT if found.re.pattern == _CPP.pattern else _LLVM_ERROR
     fields: dict[str, Scalar] = {
         "type": text(parts.get("type"), 200) or default,
         "message": text(parts.get("message"), _MESSAGE),

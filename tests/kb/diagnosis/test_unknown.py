@@ -147,3 +147,14 @@ def test_a_failed_native_check_is_a_native_crash() -> None:
     ]
     assert "slot < size" in alone.diagnoses[0].evidence[0].text
     assert report(check + LOST, book).diagnoses[0].fault == UNKNOWN
+
+
+def test_an_uncaught_exception_of_cpp_is_a_native_crash() -> None:
+    """No rule and no class of error explains it; a panic of Go says of itself what happened and stays unknown."""
+    book = replace(BOOK, faults={**FAULTS, "segfault": FaultClass("segfault", "software", "Native crash")})
+    thrown = "[rank2]: terminate called after throwing an instance of 'lut::Full'\n[rank2]:   what():  slot 9\n"
+    for text in (thrown, "[rank2]: libc++abi: terminating due to uncaught exception of type lut::Full: slot 9\n"):
+        (found,) = report(text, book).diagnoses
+        assert (found.fault, found.title) == ("segfault", "Uncaught C++ exception on rank 2")
+    panic = "[rank2]: panic: slot 9\n[rank2]: \n[rank2]: goroutine 1 [running]:\n[rank2]: main.put()\n"
+    assert report(panic, book).diagnoses[0].fault == UNKNOWN

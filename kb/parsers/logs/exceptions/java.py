@@ -13,7 +13,9 @@ from kb.regex.lazy import lazy_compile
 MAX_CAUSES = 8
 _MAX_LINES = 400
 _MAX_FOREIGN = 8  # consecutive lines of other processes within a stack
-OPENING = lazy_compile(rb"(?:Caused by: |Exception in thread \"[^\"\n]{1,120}\" )")
+OPENING = lazy_compile(
+    rb"(?:Caused by: |Exception in thread \"[^\"\n]{1,120}\" |Unhandled [Ee]xception[.:] )"
+)  # the last of .NET
 _CAUSE = lazy_compile(rb"[ \t]*Caused by: ")
 _FRAME = lazy_compile(rb"[ \t]{1,16}at (?P<function>[\w.$/<>@-]{1,300})\((?P<place>[^()\n]{0,200})\)")
 _MORE = lazy_compile(rb"[ \t]{1,16}(?:\.\.\. \d{1,6} more|Suppressed: )")
