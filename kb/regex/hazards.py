@@ -8,11 +8,12 @@ count as loops too, since `(a{0,99}){0,99}` is as slow as `(a*)*` on any realist
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 
-from kb.regex.automaton import ENDLESS, FEW, SEARCH, Automaton, Loop, TooComplex, Ways
+from kb.regex.automaton import ENDLESS, FEW, SEARCH, Automaton, Loop, TooComplex
+from kb.regex.cycles import cycles
 from kb.regex.parser import parse
 from kb.regex.re_tree import parsed, simple_repeats
 from kb.regex.syntax import (
@@ -220,7 +221,7 @@ class _Judge:
     def __init__(self, automaton: Automaton) -> None:
         self._a = automaton
         self._left = MOST_PAIRS
-        self._cycles = _cycles(automaton.follow)
+        self._cycles = cycles(automaton.follow)
 
     def doubled(self) -> list[Hazard]:
         """The loops that can read a text in two ways, or options in a row that can."""
@@ -371,37 +372,6 @@ def _degree(chain: list[Loop]) -> int:
 def _exponent(endless: int, ways: int) -> int:
     """The exponent of the time that endless loops take, and bounded ones with so many ways through all of them."""
     return endless + sum(ways > limit for limit in HARMLESS)
-
-
-def _cycles(follow: list[Ways]) -> list[frozenset[int]]:
-    """Return the strongly connected components that have an edge (Kosaraju: in the order of ends, against the edges)."""
-    before: list[list[int]] = [[] for _ in follow]
-    for place, after in enumerate(follow):
-        for next_ in after:
-            before[next_].append(place)
-    seen: set[int] = set()
-    ends = [place for root in range(len(follow)) for place in _reached(root, follow, seen)]
-    seen.clear()
-    parts = (frozenset(_reached(root, before, seen)) for root in reversed(ends))
-    return [part for part in parts if len(part) > 1 or any(place in follow[place] for place in part)]
-
-
-def _reached(root: int, follow: Sequence[Iterable[int]], seen: set[int]) -> list[int]:
-    """Return the places newly reached from one, in the order in which a search in depth leaves them."""
-    if root in seen:
-        return []
-    seen.add(root)
-    left, path = [], [(root, iter(follow[root]))]
-    while path:
-        place, after = path[-1]
-        next_ = next((item for item in after if item not in seen), None)
-        if next_ is None:
-            left.append(place)
-            path.pop()
-        else:
-            seen.add(next_)
-            path.append((next_, iter(follow[next_])))
-    return left
 
 
 def _instead(node: Repeat) -> str:
