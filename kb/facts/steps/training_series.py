@@ -26,7 +26,6 @@ RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another
 OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
 REDRAWN = 1024  # bytes behind a bar in which it may be drawn again
 ALTERNATE = 6  # changes between two lengths of bars that show that they take turns, although some of them are missing
-_FEW = 4  # steps of a bar that can count files or splits
 MOST_TOTALS = 64  # lengths of bars in a file; if there are more, they count batches or files
 
 
@@ -98,11 +97,9 @@ def _without_single(series: Series) -> Series:
 
 
 def counts_few(point: ProgressPoint) -> bool:
-    """Whether a bar without any measurement is over in less than a second: it counts a few files or splits, not the training."""
-    quick = point.seconds is not None and point.seconds * (point.total or 0) < 1.0
-    return (
-        point.format == BAR and 0 < (point.total or 0) <= _FEW and quick and point.loss is point.learning_rate is None
-    )
+    """Whether a bar without any measurement is over in less than a second: it counts files, splits or parts, not the training."""
+    quick = bool(point.seconds) and (point.seconds or 0.0) * (point.total or 0) < 1.0
+    return point.format == BAR and bool(point.total) and quick and point.loss is point.learning_rate is None
 
 
 def _without_false_start(series: Series, summary: StreamSummary) -> Series:

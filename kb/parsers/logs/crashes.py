@@ -20,7 +20,7 @@ _CARRIERS = lazy_compile(rb"lib(?:c|pthread|gcc_s|stdc\+\+|m|dl|rt)(?:-[\d.]+)?\
 _HANDLERS = lazy_compile(rb"libopen-(?:pal|rte)\.so|libuc[sm]\.so")
 # The stack that UCX prints: its thread, as the line of the signal names it, then numbered frames of a library or of a function.
 _THREAD = lazy_compile(rb"\[[\w.-]{1,64}:\d{1,9}:\d{1,9}:(\d{1,9})\]")
-_BACKTRACE = lazy_compile(rb"==== backtrace \(tid: {0,8}(\d{1,9})\) ====")
+_BACKTRACE = lazy_compile(rb"==== backtrace (?:\(tid: {0,8}(\d{1,9})\) )?====")
 _NUMBERED = lazy_compile(
     rb"(?:^|\s)(\d{1,2}) {1,3}(?:(?:\S{0,300}/)?(lib[\w.+-]{1,80}?\.so)[.\d]{0,16}\(|0x[0-9a-f]{6,16} ([A-Za-z_][\w:~]{1,120})\()"
 )
@@ -124,13 +124,15 @@ def _innermost_library(window: bytes, start: int, own: bytes) -> str:
 def _below_signal(window: bytes, at: int, line: bytes) -> tuple[str, str]:
     """Return the library or the function of the first frame below the handling of a signal in the stack that UCX prints of its thread.
 
-    Empty without such a stack: stacks of several processes may follow, and only that of the same thread counts.
+    Empty without such a stack: stacks of several processes may follow, and only that of the same thread counts. Older releases do not
+    name the thread; then the stack counts if it directly follows.
     """
     thread, stack = _THREAD.search(line), False
-    for _, _, later in lines_from(window, line_at(window, at)[1], _MAX_FRAMES):
+    for place, (_, _, later) in enumerate(lines_from(window, line_at(window, at)[1], _MAX_FRAMES)):
         if not stack:
             header = _BACKTRACE.search(later)
-            stack = header is not None and thread is not None and header[1] == thread[1]
+            if header is not None:
+                stack = place == 0 if header[1] is None else thread is not None and header[1] == thread[1]
             continue
         frame = _NUMBERED.search(later)
         if frame is None:

@@ -161,7 +161,7 @@ HEAD = "Traceback (most recent call last):\n"
     ("line", "error", "said"),
     [
         ('left = table["shelf_id"]', "KeyError: 'shelf_id'", "See at srv/fit/rate.py:29 in rate which keys there are: 'shelf_id' is not among them."),
-        ("self.mend(rows)", "AttributeError: 'Rater' object has no attribute 'mend'", "where the Rater object comes from: it has no mend."),
+        ("self.polish(rows)", "AttributeError: 'Rater' object has no attribute 'polish'", "where the Rater object comes from: it has no polish."),
         ("rate = base * scale", "NameError: name 'scale' is not defined", "Open srv/fit/rate.py:29 in rate: scale has no value there."),
         ("return shelf.row(3)", "TypeError: row() got an unexpected keyword argument 'deep'", "with the parameters of row: it takes no argument deep."),
         ("return rows.mean()", "AttributeError: 'NoneType' object has no attribute 'mean'", "Find why the value whose mean is asked for at srv/fit/rate.py:29 in rate is None"),
@@ -311,3 +311,12 @@ def test_a_few_quick_units_of_a_bar_are_no_steps(base: tuple[Knowledge, Matcher]
 
     assert found.progress.epoch_iteration is None
     assert found.diagnoses[0].epoch_iteration is None
+
+
+def test_what_a_server_has_no_space_for_is_not_sought_on_the_node(base: tuple[Knowledge, Matcher]) -> None:
+    """The status of the answer is about the server's storage."""
+    error = "requests.exceptions.HTTPError: 507 Server Error: Insufficient Storage for url: http://tracker.lab:8080/storage\n"
+    text = words(report(base, train=HEAD + FRAME.format(line="answer.raise_for_status()") + error))
+
+    assert "server tracker.lab:8080" in text
+    assert "df -h" not in text

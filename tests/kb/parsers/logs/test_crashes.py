@@ -138,6 +138,16 @@ def test_the_stack_that_ucx_prints_of_the_same_thread_names_the_place(stack: str
     assert not {"library", "function"} & set(other)
 
 
+def test_a_stack_of_ucx_without_a_thread_counts_where_it_follows_directly() -> None:
+    """As releases before 1.7 print it; behind another line it can be that of another process."""
+    stack = (
+        "==== backtrace ====\n 0  /usr/lib64/libucs.so.0(+0x22) [0x7f1]\n 1  /opt/lib/libshards.so.2(+0x2e4) [0x7f2]\n"
+    )
+
+    assert one(READERS, UCX + stack).fields["library"] == "libshards.so"
+    assert "library" not in one(READERS, UCX + "step 5\n" + stack).fields
+
+
 def test_a_crash_without_frames_names_no_library():
     """A later line of the process is no frame."""
     block = (
