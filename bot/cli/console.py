@@ -161,9 +161,13 @@ def load_rules(folder: Path | None, site: Path | None = None) -> Knowledge:
         RuleError, UnreadableInput: as `bot.rulebase.loader.knowledge`.
     """
     from bot.rulebase.loader import knowledge
-    from kb.rulebase.overlay import NAME
 
     known = knowledge(folder, site)
+    if not known.faults:
+        return known
+
+    from kb.rulebase.overlay import NAME  # with all that checks rules, which a start from the cache does not need
+
     first = {fault.file: fault for fault in reversed(known.faults)}  # the first error of each file
     for file in sorted(first)[:FEW]:
         what = "not applied" if file.endswith(NAME) else "rule file skipped"  # the rest of an overlay is

@@ -110,7 +110,7 @@ class IncidentMemory:
         from bot.render.report_json import dumps
         from bot.runtime.paths import database_url
         from bot.store import unsaved
-        from kb.precedents.incident_trace import logs_digest
+        from kb.facts.evidence import logs_digest
 
         if not self.on:
             return
@@ -247,8 +247,8 @@ def _origin(
     """Where an answer comes from, with its attachments."""
     from bot.incidents.precedents import moment, traced
     from bot.store.packed_reports import Origin
+    from kb.facts.evidence import logs_digest
     from kb.hangs.checkpoint_saves import time_saving
-    from kb.precedents.incident_trace import logs_digest
 
     job = answer.evidence.job
     return Origin(

@@ -47,11 +47,11 @@ from bot.store.packed_reports import Origin, PackedReport, file
 from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
 from connectors.base.contract import JobSummary
+from kb.facts.evidence import logs_digest
 from kb.facts.given_job import GivenJob
 from kb.hangs.checkpoint_saves import time_saving
 from kb.learning.precision import HitRate, calibrated
 from kb.model import NOT_FAILED
-from kb.precedents.incident_trace import logs_digest
 from kb.report import Report
 
 SATURDAY = 5

@@ -28,11 +28,11 @@ from bot.store.tables import GoodEndRow, IncidentRow, KeptRow
 from bot.store.visibility import Viewer
 from kb.digest.rows import DigestRow, ends
 from kb.facts.evidence import Evidence
-from kb.facts.history import ExcludedNode
+from kb.facts.history import ExcludedNode, logs_digest
 from kb.model import Job
 from kb.precedents.advice_outcomes import AdviceStep
 from kb.precedents.history import EarlierIncident, history_of
-from kb.precedents.incident_trace import IncidentTrace, logs_digest, nodes_of, trace_of
+from kb.precedents.incident_trace import IncidentTrace, nodes_of, trace_of
 from kb.precedents.report_section import Precedents
 from kb.precedents.signature import FaultLibrary
 from kb.rulebase.rule import FaultClass

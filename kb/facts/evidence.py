@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from kb.model import Gap, Job, Window
@@ -37,3 +38,11 @@ class Evidence:
     panels: Mapping[str, Panel] = field(default_factory=dict)
     hang: Hang = field(default_factory=Hang)
     sequences: tuple[GroupSequence, ...] = ()
+
+
+def logs_digest(evidence: Evidence) -> str:
+    """A digest of the beginning, the end and the size of each log, whatever the place of the files; empty without logs."""
+    if not evidence.streams:
+        return ""
+    told = sorted(f"{stream.size} {stream.head}\0{stream.tail}" for stream in evidence.streams)
+    return sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]

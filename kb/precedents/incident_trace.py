@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from kb.anomalies.core.settings import settings_in
-from kb.facts.evidence import Evidence
+from kb.facts.evidence import Evidence, logs_digest
 from kb.facts.history import nodes_digest
 from kb.precedents.data_shards import shards_of
 from kb.report import Report
@@ -55,14 +54,6 @@ def trace_of(report: Report, evidence: Evidence) -> IncidentTrace:
         installed_on(evidence),
         logs_digest(evidence),
     )
-
-
-def logs_digest(evidence: Evidence) -> str:
-    """A digest of the beginning, the end and the size of each log, whatever the place of the files; empty without logs."""
-    if not evidence.streams:
-        return ""
-    told = sorted(f"{stream.size} {stream.head}\0{stream.tail}" for stream in evidence.streams)
-    return sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def installed_on(evidence: Evidence) -> dict[str, dict[str, str]]:

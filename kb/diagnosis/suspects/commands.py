@@ -23,6 +23,7 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
     "<checkpoint>": "the checkpoint's path",
     "<checkpoint folder>": "the folder that checkpoints are saved to",
     "<dataset>": "the path of the dataset, without its ending",
+    "<environment>": "the path of the environment",
     "<file>": "the file that the traceback leads to",
     "<file.so>": "the library that the message names",
     "<head>": "the address of Ray's head node",
@@ -47,6 +48,7 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
     "<program>": "the program that could not be started",
     "<registry>": "the host of the image registry",
     "<shard>": "the data file that was read last",
+    "<spool>": "that folder",
 }
 
 

@@ -26,10 +26,10 @@ from bot.store.packed_reports import Origin, file
 from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
 from kb.facts.evidence import Evidence
-from kb.facts.history import EarlierAttempt
+from kb.facts.history import EarlierAttempt, logs_digest
 from kb.model import Attempt, Gap, Job
 from kb.precedents.advice_outcomes import outcomes
-from kb.precedents.incident_trace import FaultPlace, IncidentTrace, logs_digest
+from kb.precedents.incident_trace import FaultPlace, IncidentTrace
 from kb.precedents.report_section import Precedents
 from kb.report import Decision, JobView, Outcomes, Progress, Report
 from kb.rulebase.rule import FaultClass

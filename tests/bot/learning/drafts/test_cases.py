@@ -111,7 +111,12 @@ def test_an_unknown_failure_that_nobody_closed_is_the_seed_of_a_rule(url, known)
     number = add(url, known, LOST_RANK, job="1")
     other = add(url, known, LEASE, job="2", said=wrong("storage_io"))
     asked = []
-    found = gathered(url, number, "default", nearest=lambda lines: asked.extend(lines) or "storage_io")
+
+    def nearest(lines):
+        asked.extend(lines)
+        return "storage_io"
+
+    found = gathered(url, number, "default", nearest=nearest)
     assert any("census" in line for line in asked)
     assert [(case.id, case.fault) for case in found.cases] == [(number, "storage_io")]
     assert [case.id for case in found.background.others] == [other]
