@@ -27,8 +27,8 @@ from bot.store.fault_library import known_within
 from bot.store.tables import GoodEndRow, IncidentRow, KeptRow
 from bot.store.visibility import Viewer
 from kb.digest.rows import DigestRow, ends
-from kb.facts.evidence import Evidence
-from kb.facts.history import ExcludedNode, logs_digest
+from kb.facts.evidence import Evidence, logs_digest
+from kb.facts.history import ExcludedNode
 from kb.model import Job
 from kb.precedents.advice_outcomes import AdviceStep
 from kb.precedents.history import EarlierIncident, history_of

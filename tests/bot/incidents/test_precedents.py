@@ -25,8 +25,8 @@ from bot.store.database import StoreError
 from bot.store.packed_reports import Origin, file
 from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
-from kb.facts.evidence import Evidence
-from kb.facts.history import EarlierAttempt, logs_digest
+from kb.facts.evidence import Evidence, logs_digest
+from kb.facts.history import EarlierAttempt
 from kb.model import Attempt, Gap, Job
 from kb.precedents.advice_outcomes import outcomes
 from kb.precedents.incident_trace import FaultPlace, IncidentTrace
