@@ -67,3 +67,62 @@ def test_it_tells_how_the_job_ended() -> None:
     assert ends(shown("COMPLETED")) == "completed"
     assert ends(shown("FAILED", "NonZeroExitCode", "1:0")) == "failed"
     assert ends(shown("FAILED", "NonZeroExitCode", "1:0", job=9)) == "unknown"
+
+
+_TABLE = """JobID           JobName  Partition    Account  AllocCPUS      State ExitCode
+------------ ---------- ---------- ---------- ---------- ---------- --------
+71102          pretrain        gpu       team        512 {state:>10} {code:>8}
+71102.batch       batch                  team        512 {state:>10} {code:>8}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "full"),
+    [
+        ("FAILED", "exit", "FAILED"),
+        ("COMPLETED", "completed", "COMPLETED"),
+        ("OUT_OF_ME+", "oom_kill", "OUT_OF_MEMORY"),
+        ("CANCELLED+", "cancelled", "CANCELLED"),
+        ("NODE_FAIL", "node_failure", "NODE_FAIL"),
+    ],
+)
+def test_a_table_of_sacct_tells_the_state_of_its_job(state: str, kind: str, full: str) -> None:
+    """The job's own row counts, also where the column cuts the state."""
+    (found,) = structures(READERS, "x\n" + _TABLE.format(state=state, code="1:0"))
+    assert (found.fields["kind"], found.fields["states"], found.fields["job"]) == (kind, full, "71102")
+    assert (found.fields["exit_code"], "signal" in found.fields) == (1, False)
+
+
+def test_a_table_with_separators_and_chosen_columns() -> None:
+    """As `sacct -P` prints it; the signal is the second number of the exit code."""
+    (found,) = structures(READERS, "JobID|State|ExitCode|NodeList\n71102|CANCELLED by 1001|0:15|gpu[01-04]\n")
+    assert (found.fields["kind"], found.fields["signal"]) == ("cancelled", 15)
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETING", "MAYBE"])
+def test_a_table_of_a_job_that_has_not_ended_says_nothing(state: str) -> None:
+    """As in a block of `scontrol`."""
+    assert structures(READERS, _TABLE.format(state=state, code="0:0")) == []
+
+
+def test_a_table_of_several_jobs_says_nothing() -> None:
+    """Which of them wrote the logs is not known."""
+    rows = _TABLE.format(state="FAILED", code="1:0").rstrip("\n") + "\n71103  other  gpu  team  8  COMPLETED  0:0\n"
+    assert structures(READERS, rows) == []
+
+
+def test_seff_tells_the_state_below_the_id() -> None:
+    """A state without the id of a job is a line of anything."""
+    text = "Job ID: 71102\nCluster: hal\nUser/Group: u/g\nState: {}\nNodes: 4\n"
+    (found,) = structures(READERS, text.format("FAILED (exit code 1)"))
+    assert (found.fields["kind"], found.fields["exit_code"], found.fields["job"]) == ("exit", 1, "71102")
+    assert structures(READERS, "State: FAILED (exit code 1)\n") == []
+
+
+def test_a_failed_state_in_a_table_speaks_against_a_reported_end() -> None:
+    """A program that reports its end may still have failed."""
+    end = "INFO step 100/100 loss 2.1\nINFO Training completed successfully\n"
+    log = scanned(end + _TABLE.format(state="FAILED", code="1:0"), rulebook(), ref("logs/train.log"))
+    found = completion(facts(log))
+    assert (found.how, found.proven) == ("failed", False)
