@@ -50,13 +50,14 @@ class Course:
     told: Sequence[int] = ()
 
 
-def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
+def later_starts(summary: StreamSummary, course: Course, *, alone: bool = False) -> tuple[int, ...]:
     """Return the offsets at which the program starts again in the same log.
 
-    After a failure, a launcher's line is enough. Otherwise, the log repeats its first lines after steps, after a reported
-    end, or after a failure: behind a pause, or where the first run made steps and printed its start once. Or the count of
-    steps falls back where lines show a start, or behind a launcher's report that its workers failed. Other starts do not count: ranks print theirs at different times, and a program
-    may load or build the same part twice.
+    After a failure, a launcher's line is enough. Otherwise, the log repeats its first lines after steps, after a
+    reported end, or after a failure: behind a pause, if the log is of one process (`alone`), or where the first run
+    made steps and printed its start once. Or the count of steps falls back where lines show a start, or behind a
+    launcher's report that its workers failed. Other starts do not count: ranks print theirs at different times, and
+    a program may load or build the same part twice.
     """
     failed = sorted(course.failed)
     work = sorted([*course.completed, *(point.offset for point in course.points)])
@@ -67,7 +68,7 @@ def later_starts(summary: StreamSummary, course: Course) -> tuple[int, ...]:
     starts: list[int] = []
     low = 0
     # of several ranks, others would print their starts before a step, or while the one that fails says much
-    alone = bool(work) and work[0] < min(failed, default=-1)
+    alone = alone or (bool(work) and work[0] < min(failed, default=-1))
     alone = alone or (bool(failed) and _speaks_long(summary, failed[0]))
     for at, how in sorted(found):
         ended, worked = _between(failed, low, at), _between(work, low, at)

@@ -61,7 +61,8 @@ class StreamFacts:
         self.ends = [structure for structure in summary.structures if structure.kind == "run_end"]
         if self.one_failed:
             self.ends = [end for end in self.ends if not of_one_process(end.line)]
-        self.completed = max((end.offset for end in self.ends if end.fields.get("how") == "completed"), default=None)
+        self._completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
+        self.completed = max(self._completed, default=None)
         log = LogExceptions(
             summary,
             self.exceptions,
@@ -84,12 +85,11 @@ class StreamFacts:
     def stages(self) -> Stages:
         """The stages of the log by offset; what closes the training loop is looked for in its last attempt."""
         bars = [p.offset for p in self.summary.series.points if self._is_of_evaluation(p)]
-        completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
         begun = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_begin"]
         given_up = [end.offset for end in self.ends if end.fields.get("how") == "given_up"]
-        reached = max([self._last_step_or_summary(completed), *self.later_starts[-1:]])
+        reached = max([self._last_step_or_summary(self._completed), *self.later_starts[-1:]])
         return Stages(
-            self.summary, Offsets(self._point_offsets, bars, completed, given_up, begun, self._saved, reached)
+            self.summary, Offsets(self._point_offsets, bars, self._completed, given_up, begun, self._saved, reached)
         )
 
     def _is_of_evaluation(self, point: ProgressPoint) -> bool:
@@ -159,9 +159,8 @@ class StreamFacts:
         return cache(lambda offset: later_starts(self.summary, self._course(offset)))
 
     def _course(self, *ended: int) -> Course:
-        completed = [end.offset for end in self.ends if end.fields.get("how") == "completed"]
         told = [item.offset for item in self.summary.structures if item.kind == "elastic_exit"]
-        return Course([*self.failed, *ended], completed, self.points, self.in_epochs, self._in_frames, told)
+        return Course([*self.failed, *ended], self._completed, self.points, self.in_epochs, self._in_frames, told)
 
     def attempt(self, offset: int) -> tuple[int, int | None]:
         """Return where the attempt around an offset starts, and where the next one of this log does; None for the last."""
@@ -309,12 +308,11 @@ class StreamFacts:
     def started_again(self, offset: int) -> int | None:
         """Return the offset after `offset` at which the program starts again: another attempt, appended to the same log.
 
-        None before the first step, where each rank starts, and if a launcher started its workers again: what fails then may
-        follow from what failed before.
+        None before the first step, where each rank starts, unless the log is of one rank; and if a launcher started its
+        workers again: what fails then may follow from what failed before.
         """
-        if not self._point_offsets or self._point_offsets[0] > offset:
-            return None
-        again = next((at for at in self._starts if at > offset), None)
+        stepped = bool(self._point_offsets) and self._point_offsets[0] <= offset
+        again = next((at for at in (self._starts if stepped else self._starts_alone) if at > offset), None)
         launchers = (item.offset for item in self.summary.structures if item.kind in LAUNCHERS)
         return None if again is None or any(at < again for at in launchers) else again
 
@@ -322,6 +320,12 @@ class StreamFacts:
     def _starts(self) -> list[int]:
         """The offsets after the first step at which what was printed before it is printed again."""
         return begun_again(self.summary, self._point_offsets[0], self.in_traceback)
+
+    @cached_property
+    def _starts_alone(self) -> tuple[int, ...]:
+        """The starts behind a failure in the log of one rank, into which no other rank prints its own."""
+        own = self.summary.ref.resource.rank is not None
+        return later_starts(self.summary, self._course(), alone=True) if own else ()
 
     def recovered(self, offset: int, rank: int | None) -> bool:
         """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's.

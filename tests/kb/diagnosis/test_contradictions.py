@@ -44,9 +44,9 @@ def raised(minute: int, error: str = "KeyError: 'temperature'") -> str:
     )
 
 
-def report_of(text: str, state: str | None = None, stopped: float | None = None) -> Report:
-    """The report on a log; `stopped`: when the scheduler says that it preempted the job."""
-    streams: tuple[StreamSummary, ...] = (scanned(text, BOOK, ref("logs/train.log")),)
+def report_of(text: str, state: str | None = None, stopped: float | None = None, rank: int | None = None) -> Report:
+    """The report on a log; `stopped`: when the scheduler says that it preempted the job; `rank`: whose log it is."""
+    streams: tuple[StreamSummary, ...] = (scanned(text, BOOK, ref("logs/train.log", rank)),)
     if stopped is not None:
         event = Structure(
             "platform_event", 0, 1, "job 7 PREEMPTED", {"kind": "preemption", "states": "PREEMPTED"}, time=stopped
@@ -82,6 +82,15 @@ def test_the_last_of_two_attempts_in_one_log_leads(first: str) -> None:
     assert report.diagnoses[0].fault == "code_bug"
     assert report.phase == "failed"
     assert "the log goes on with another attempt" in report.diagnoses[1].reasons
+
+
+def test_the_last_of_two_attempts_of_one_rank_leads_before_any_step() -> None:
+    """Nobody else prints a start into its log, so that none needs a step before it."""
+    first = raised(0, "torch.OutOfMemoryError: CUDA out of memory.")
+    report = report_of(start(0) + first + start(0) + raised(0), "FAILED", rank=2)
+    assert report.diagnoses[0].fault == "code_bug"
+    assert "the log goes on with another attempt" in report.diagnoses[1].reasons
+    assert report_of(start(0) + first + raised(0), "FAILED", rank=2).diagnoses[0].fault == "cuda_oom"
 
 
 def test_workers_that_a_launcher_starts_again_are_no_other_attempt() -> None:

@@ -85,6 +85,20 @@ def test_a_start_follows_what_ended(text: str, expected: list[int]) -> None:
     assert starts(text) == expected
 
 
+def test_in_the_log_of_one_rank_no_other_prints_its_start() -> None:
+    """A failure before the first lines again is enough there; a part of them may be printed at any time."""
+    twice = banner("10:00") + ERROR + banner("10:00") + ERROR
+    assert again(twice, rank=3) == 9
+    assert again(twice, rank=None) is None
+    assert again(banner("10:00") + ERROR + banner("10:00").splitlines(keepends=True)[2] + ERROR, rank=3) is None
+
+
+def again(text: str, rank: int | None) -> int | None:
+    """The line, from 1, at which the program starts again after its first error; `rank`: whose log it is."""
+    at = StreamFacts(scanned(text, BOOK, ref("logs/train.log", rank))).started_again(text.index("RuntimeError"))
+    return None if at is None else text.encode()[:at].count(b"\n") + 1
+
+
 def test_the_stage_before_a_start_is_not_that_behind_it() -> None:
     """Nothing shows a stage of the second run yet."""
     text = banner("10:00") + "Training starts at step 1\n" + steps(1, 5) + banner("10:07") + "RuntimeError: it broke\n"
