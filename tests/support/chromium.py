@@ -31,6 +31,7 @@ def chromium(profile: Path, *more: str) -> Iterator[Any]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     running = _lasting(webdriver)(options=options, service=webdriver.ChromeService(driver))
+    running.set_script_timeout(120)  # seconds; axe-core takes half of the usual 30 on a busy machine
     running.implicitly_wait(PATIENCE)
     try:
         yield running

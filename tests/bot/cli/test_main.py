@@ -277,7 +277,8 @@ BAD = {
     "empty": (b"", "empty"),
     "binary": (bytes(range(256)) * 99, "binary"),
     "utf-16": (FULL.decode().encode("utf-16"), "binary"),
-    "bzip2": (bz2.compress(NOISE), "binary"),
+    "7z": (b"7z\xbc\xaf\x27\x1c" + bytes(range(256)) * 99, "binary"),
+    "truncated bzip2": (broken(bz2.compress, FULL + NOISE), "broken_compression"),
     "gzip head": (gzip.compress(FULL)[:9], "broken_compression"),
     "truncated gzip": (broken(gzip.compress, FULL + NOISE), "broken_compression"),
     "truncated xz": (broken(lzma.compress, FULL + NOISE), "broken_compression"),
@@ -298,7 +299,7 @@ def test_a_bad_file_among_good_ones_is_a_gap(signalbox, logs, kind):
     assert faults(ran)[0] == "disk_full"
 
 
-@pytest.mark.parametrize("kind", ["empty", "binary", "utf-16", "bzip2"])
+@pytest.mark.parametrize("kind", ["empty", "binary", "utf-16", "7z"])
 def test_only_bad_files_are_nothing_collected(signalbox, tmp_path, kind):
     """Without readable input there is no report: status 3, and the reason."""
     bad = tmp_path / "rank-0.log"

@@ -77,7 +77,9 @@ def test_private_answers_of_earlier_versions_become_private(database):
             connection.execute(text(f"DROP {trigger}"))
         connection.execute(text("DROP TABLE digest_day"))
         connection.execute(text("DROP TABLE presence"))
-        connection.execute(text("ALTER TABLE incident DROP COLUMN private_to"))
+        connection.execute(text("DROP INDEX ix_incident_logs"))
+        for column in ("logs", "source", "private_to"):
+            connection.execute(text(f"ALTER TABLE incident DROP COLUMN {column}"))
         connection.execute(text("UPDATE schema_version SET version = 10"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0010'"))
     engine.dispose()
