@@ -30,7 +30,7 @@ class Origin:
 
     `partition`, `framework`, `image`: the environment of the job; `saving`: seconds spent writing checkpoints;
     `backfilled`: found in the past, and announced to nobody. `private_to`: the only person who sees it. `logs`: the digest of the
-    logs (kb.precedents.incident_trace.logs_digest); `source`: the path of logs that are no bundle.
+    logs (kb.facts.evidence.logs_digest); `source`: the path of logs that are no bundle.
     """
 
     tenant: str = DEFAULT_TENANT

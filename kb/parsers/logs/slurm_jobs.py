@@ -8,6 +8,7 @@ Sources: https://slurm.schedmd.com/scontrol.html, https://slurm.schedmd.com/sacc
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from kb.model import Resource, Scalar, Structure
@@ -38,29 +39,22 @@ _OVER = ("succeeded", "failed", "stopped")
 def _read_job(window: bytes, at: int) -> tuple[Structure, ...]:
     line, after = line_at(window, at)
     found = _STATE.search(line)
-    state = text(found["state"]) if found is not None else ""
-    meaning = SLURM_STATES.get(state)
-    if found is None or meaning is None or meaning.outcome not in _OVER:
+    if found is None:
         return ()
     job, start = _id_above(window, at)
     below = _block(window, at)
     code, end = _EXIT.search(below), _END.search(below)
-    reason = text(found["reason"])
-    fields: dict[str, Scalar] = {
-        "kind": meaning.kind,
-        "states": state,
-        "reason": reason if reason not in ("", "None") else state,
-        "job": job,
-        "exit_code": number(code[1]) if code is not None else None,
-        "signal": number(code[2]) or None if code is not None else None,
-    }
-    filled = {name: value for name, value in fields.items() if value is not None and value != ""}
-    time = datetime.fromisoformat(text(end[1])).replace(tzinfo=UTC).timestamp() if end is not None else None
-    shown = f"job {job} {state}" if job else f"job {state}"
-    shown += f", exit code {filled['exit_code']}" if filled.get("exit_code") else ""
-    return (
-        Structure("platform_event", start, after, f"{shown}: {reason}" if reason else shown, filled, Resource(), time),
-    )
+    exit_code, signal = (number(code[1]), number(code[2])) if code is not None else (None, None)
+    ended = _ended(text(found["state"]), job, (start, after), (exit_code, signal), text(found["reason"]))
+    return tuple(replace(event, time=_time(text(end[1]))) for event in ended) if end is not None else ended
+
+
+def _time(shown: str) -> float | None:
+    """Return a time, in seconds since the epoch; None for one that no calendar has."""
+    try:
+        return datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def _read_table(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -81,7 +75,7 @@ def _read_table(window: bytes, at: int) -> tuple[Structure, ...]:
     if found["step"] is not None:
         return ()
     name, code, signal = _CUT.get(state, state), number(found["exit"]), number(found["signal"])
-    return _ended(name, text(found["job"]), (start, after), code, signal)
+    return _ended(name, text(found["job"]), (start, after), (code, signal))
 
 
 def _read_seff(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -91,19 +85,27 @@ def _read_seff(window: bytes, at: int) -> tuple[Structure, ...]:
     job, start = _id_above(window, at, _SEFF_ID)
     if found is None or not job:
         return ()
-    return _ended(text(found["state"]), job, (start, after), number(found["exit"]))
+    return _ended(text(found["state"]), job, (start, after), (number(found["exit"]), None))
 
 
 def _ended(
-    state: str, job: str, place: tuple[int, int], code: int | None, signal: int | None = None
+    state: str, job: str, place: tuple[int, int], exits: tuple[int | None, int | None], reason: str = ""
 ) -> tuple[Structure, ...]:
-    meaning = SLURM_STATES.get(state)
+    """Return the event of a job that ended; nothing for any other state. `exits`: its exit code and signal."""
+    meaning, (code, signal) = SLURM_STATES.get(state), exits
     if meaning is None or meaning.outcome not in _OVER:
         return ()
-    given: dict[str, Scalar] = {"kind": meaning.kind, "states": state, "reason": state, "job": job}
-    fields = given | ({} if code is None else {"exit_code": code}) | ({"signal": signal} if signal else {})
-    shown = f"job {job} {state}" + (f", exit code {code}" if code else "")
-    return (Structure("platform_event", *place, shown, fields, Resource(), None),)
+    fields: dict[str, Scalar] = {
+        "kind": meaning.kind,
+        "states": state,
+        "reason": reason if reason not in ("", "None") else state,
+        "job": job,
+        "exit_code": code,
+        "signal": signal or None,
+    }
+    filled = {name: value for name, value in fields.items() if value is not None and value != ""}
+    shown = (f"job {job} {state}" if job else f"job {state}") + (f", exit code {code}" if code else "")
+    return (Structure("platform_event", *place, f"{shown}: {reason}" if reason else shown, filled, Resource(), None),)
 
 
 def _id_above(window: bytes, at: int, form: re.Pattern[bytes] = _ID) -> tuple[str, int]:

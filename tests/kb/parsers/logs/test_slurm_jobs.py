@@ -56,6 +56,12 @@ def test_a_block_cut_at_either_end() -> None:
     assert found.fields == {"kind": "exit", "states": "FAILED", "reason": "FAILED"}
 
 
+def test_a_time_that_no_calendar_has_is_left_out() -> None:
+    """The state still counts."""
+    (found,) = structures(READERS, shown("FAILED").replace("EndTime=2026-03-04", "EndTime=2026-13-45"))
+    assert (found.fields["kind"], found.time) == ("exit", None)
+
+
 def test_it_tells_how_the_job_ended() -> None:
     """A success proves the end; another job's state says nothing of this one."""
     book = rulebook()
