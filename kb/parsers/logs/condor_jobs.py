@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 from kb.model import Resource, Scalar, Structure
-from kb.parsers.logs.lines import lines_from, number, text
+from kb.parsers.logs.lines import lines_from, number, text, utc_time
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
@@ -81,7 +80,7 @@ def _read_event(window: bytes, at: int) -> tuple[Structure, ...]:
     fields["reason"] = (reason or text(found["says"])).rstrip(".")
     shown = f"job {fields['job']}: {said}".strip()
     end = lines[min(len(body), 1)][1]
-    return (Structure("platform_event", lines[0][0], end, shown, fields, Resource(), _time(found["time"])),)
+    return (Structure("platform_event", lines[0][0], end, shown, fields, Resource(), utc_time(found["time"])),)
 
 
 def _fields(event: bytes, says: bytes, body: list[bytes]) -> dict[str, Scalar] | None:
@@ -129,13 +128,6 @@ def _later(window: bytes, start: int, job: bytes) -> set[bytes]:
     """Return the numbers of the events of the same job that follow."""
     heads = (_HEADER.search(line) for _, _, line in lines_from(window, start, _LOOK_AHEAD) if line[:1].isdigit())
     return {head["event"] for head in heads if head is not None and head["job"] == job}
-
-
-def _time(raw: bytes) -> float | None:
-    try:
-        return datetime.fromisoformat(raw.decode()).replace(tzinfo=UTC).timestamp()
-    except ValueError:  # the older form has no year
-        return None
 
 
 READERS: tuple[Reader, ...] = (

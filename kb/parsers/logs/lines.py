@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 
 from kb.model import Resource, Scalar, Structure
 from kb.parsers.logs.prefixes import Prefix, peel
@@ -50,6 +51,14 @@ def text(raw: bytes | None, most: int = LINE_CHARACTERS) -> str:
 def shown_part(line: bytes, at: int) -> bytes:
     """Return the part of a line to show: its start, or, if the byte at `at` is far from there, what surrounds that byte."""
     return line if at < LINE_CHARACTERS // 4 else line[at - LINE_CHARACTERS // 8 :].lstrip(_WITHIN_CHARACTER)
+
+
+def utc_time(raw: bytes) -> float | None:
+    """Return a date and time in ISO 8601, taken for UTC, as seconds since the epoch; None for any other text, or one that no calendar has."""
+    try:
+        return datetime.fromisoformat(raw.decode()).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def number(raw: bytes | None) -> int | None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from kb.model import Resource, Scalar, Structure
-from kb.parsers.logs.lines import line_at, line_start, lines_from, number, text
+from kb.parsers.logs.lines import line_at, line_start, lines_from, number, text, utc_time
 from kb.parsers.reader import Reader
 from kb.parsers.slurm_states import SLURM_STATES
 from kb.regex.lazy import lazy_compile
@@ -46,15 +45,7 @@ def _read_job(window: bytes, at: int) -> tuple[Structure, ...]:
     code, end = _EXIT.search(below), _END.search(below)
     exit_code, signal = (number(code[1]), number(code[2])) if code is not None else (None, None)
     ended = _ended(text(found["state"]), job, (start, after), (exit_code, signal), text(found["reason"]))
-    return tuple(replace(event, time=_time(text(end[1]))) for event in ended) if end is not None else ended
-
-
-def _time(shown: str) -> float | None:
-    """Return a time, in seconds since the epoch; None for one that no calendar has."""
-    try:
-        return datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
+    return tuple(replace(event, time=utc_time(end[1])) for event in ended) if end is not None else ended
 
 
 def _read_table(window: bytes, at: int) -> tuple[Structure, ...]:
