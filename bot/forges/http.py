@@ -76,7 +76,11 @@ class ForgeApi:
         return None if answer.status in fine else self.decoded(answer, call)
 
     def pages(self, call: HttpRequest) -> Iterator[Any]:
-        """All entries of a list, page by page, up to a limit."""
+        """All entries of a list, page by page, up to a limit.
+
+        Raises:
+            ForgeError: A page is not a list.
+        """
         for number in range(1, PAGES + 1):
             params = {**dict(call.params), "per_page": PAGE, "page": number}
             answer = self.ask(HttpRequest(call.path, params, headers=call.headers))

@@ -27,7 +27,11 @@ class Stored(StrEnum):
 
 
 def add_within(session: Session, filed: PackedReport) -> int:
-    """`IncidentStore.add` in a write transaction. What somebody diagnosed from files of a scheduler's job becomes the incident of that job."""
+    """`IncidentStore.add` in a write transaction. What somebody diagnosed from files of a scheduler's job becomes the incident of that job.
+
+    Raises:
+        StoreError: The database gave no id.
+    """
     known = stored_incident(session, filed.row["report_id"])
     if known is not None:
         return known

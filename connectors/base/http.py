@@ -122,7 +122,11 @@ class Handshake:
 
 
 def url_path(*parts: str) -> str:
-    """Return a path made of untrusted parts. Each part is quoted, and none can lead to a parent folder."""
+    """Return a path made of untrusted parts. Each part is quoted, and none can lead to a parent folder.
+
+    Raises:
+        SourceFailed: A part is empty or consists of dots ("refused").
+    """
     if any(part in ("", ".", "..") for part in parts):
         raise SourceFailed(
             "refused", f"{'/'.join(parts)[:SHOWN]!r} is not a path: one of its parts is empty or consists of dots"

@@ -83,7 +83,11 @@ class Bundles:
     # -- Finder --------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """Return the jobs with exactly this id, name or folder, newest first, at most 20; of each job only its newest bundle."""
+        """Return the jobs with exactly this id, name or folder, newest first, at most 20; of each job only its newest bundle.
+
+        Raises:
+            SourceFailed: None was found, and not all bundles were searched ("too_large").
+        """
         text = query.text.strip()
         folders, cut = self._folders(deadline)
         found = [one for one in self._named(text, folders, deadline) if _matches(one.record, query)]

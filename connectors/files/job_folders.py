@@ -111,7 +111,11 @@ class JobFolders:
     # -- Finder --------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """Return the jobs whose id, name or folder name is exactly this, newest first, at most 20."""
+        """Return the jobs whose id, name or folder name is exactly this, newest first, at most 20.
+
+        Raises:
+            SourceFailed: None was found, and not all folders were searched ("too_large").
+        """
         text = query.text.strip()
         user = {"user": query.user} if query.user and "user" in self._pattern.fields else {}
         search = FolderSearch(self._store, self._pattern, deadline)

@@ -72,7 +72,11 @@ class ObjectStore:
         return _RangeReader(self, entry, deadline)
 
     def part(self, path: str, start: int, stop: int, deadline: Deadline) -> bytes:
-        """Return the bytes [start, stop) of an object."""
+        """Return the bytes [start, stop) of an object.
+
+        Raises:
+            SourceFailed: The store failed, or sent more than was requested ("bad_answer").
+        """
         asked = f"GET s3://{path} bytes {start}-{stop - 1}"
         data = bytes(
             self._call(lambda left: self._system().cat_file(path, start=start, end=stop, timeout=left), deadline, asked)

@@ -133,7 +133,11 @@ class Slurm:
     # -- Source --------------------------------------------------------------------------------------------------------
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Write slurm.json: all runs of the job with their steps, and the state of its nodes with the recorded reasons."""
+        """Write slurm.json: all runs of the job with their steps, and the state of its nodes with the recorded reasons.
+
+        Raises:
+            SourceFailed: Slurm cannot be asked, or its response is larger than a part may be ("too_large").
+        """
         job_id = request.record.job.id or ""
         if JOB_ID.fullmatch(job_id) is None:
             return (Gap("slurm-no-job", "slurm", f"{job_id[:80]!r} is not a Slurm job id", scope="job"),)

@@ -9,7 +9,7 @@ from bot.demo.fakeslack.values import ApiError, Json
 
 
 class Arguments:
-    """Arguments by name. In forms all values are text, and structures are JSON text."""
+    """Arguments by name. In forms all values are text, and structures are JSON text. A wrong argument raises ApiError, as Slack answers it."""
 
     def __init__(self, given: Json) -> None:
         self.given = given

@@ -34,7 +34,11 @@ class Faults:
         self._waiting: dict[str, list[Fault]] = {}
 
     def order(self, method: str, trouble: Fault) -> None:
-        """Queue a fault for the next calls of this method."""
+        """Queue a fault for the next calls of this method.
+
+        Raises:
+            ValueError: Its kind is none of KINDS.
+        """
         if trouble.kind not in KINDS:
             raise ValueError(f"unknown fault kind: {trouble.kind}; known kinds: {', '.join(KINDS)}")
         with self._lock:

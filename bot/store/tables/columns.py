@@ -17,7 +17,11 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """The value to store: UTC without a zone."""
+        """The value to store: UTC without a zone.
+
+        Raises:
+            ValueError: The time has no zone.
+        """
         if value is None:
             return None
         if value.tzinfo is None:

@@ -15,7 +15,11 @@ SHOWN = 3  # indices named in a gap
 
 
 def object_at(answer: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return a nested object of a response."""
+    """Return a nested object of a response.
+
+    Raises:
+        SourceFailed: The response has no such object ("bad_answer").
+    """
     found: Any = answer
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
