@@ -21,10 +21,15 @@ def while_running(phase: Phase, facts: Facts, rule: Rule | None) -> Phase:
     hang = facts.evidence.hang
     if not hang.votes:  # it has ended, or nobody looked
         return phase
-    running = (facts.evidence.job.state or "").strip().upper() == RUNNING
+    running = seen_running(facts)
     if phase in ("failed", "stopped") and (running or (rule is not None and is_state(rule))):
         return "hung" if hang.suspected else "degraded"
     return "running" if phase == "unknown" and running else phase
+
+
+def seen_running(facts: Facts) -> bool:
+    """Whether a probe looked at the processes of the run, and they were running when the evidence was collected."""
+    return bool(facts.evidence.hang.votes) and (facts.evidence.job.state or "").strip().upper() == RUNNING
 
 
 def is_state(rule: Rule, kinds: frozenset[str] = STATES) -> bool:

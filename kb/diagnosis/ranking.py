@@ -11,6 +11,7 @@ from dataclasses import field, replace
 
 from kb.diagnosis.confidence import Trait, confidence, generic_traits
 from kb.diagnosis.findings import Finding, chain_span
+from kb.diagnosis.live_phase import seen_running
 from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.patterns.signals import Signal
 from kb.model import ProgressPoint
@@ -153,7 +154,7 @@ def _is_raised(signal: Signal, facts: Facts) -> bool:
 def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:
     """Whether a run ended by a symptom that the leading cause does not explain: a measured change that runs survive."""
     measured = cause.fault.outlives and cause.first.kind == "series"
-    return measured and symptom.fault.id in _ENDS and _last_words(symptom.first, facts)
+    return measured and not seen_running(facts) and symptom.fault.id in _ENDS and _last_words(symptom.first, facts)
 
 
 def _by_score(item: tuple[tuple[float, tuple[str, ...]], Finding]) -> tuple[float, bool, float, int, int, str]:

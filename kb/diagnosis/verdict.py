@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kb.diagnosis.confidence import band
 from kb.diagnosis.context.went_on import script_went_on
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import STOPS, Ranked
+from kb.facts.complete_saves import last_complete_save
 from kb.facts.completion.completion import Completion, cut_short
 from kb.facts.job_facts import Facts, without_status
 from kb.facts.log.run_ends import from_tracker, is_fatal, is_frame, of_helper, save_lost
@@ -166,7 +167,7 @@ def progress(facts: Facts) -> Progress:
     return Progress(
         last_iteration=last.step if last is not None and place is None else None,
         last_progress=max(times, default=None),
-        last_checkpoint=_last_checkpoint(facts),
+        last_checkpoint=last_complete_save(facts),
         stage=facts.end[0] if facts.end else next((end for end in ends if end not in (None, "teardown")), None),
         total_iterations=_planned_steps(facts, last) if place is None else None,
         epoch=facts.last_epoch(),
@@ -221,37 +222,6 @@ def _within_epoch(point: ProgressPoint) -> bool:
     """Whether a line's bar is that of one epoch, which its label names, so that its length is not that of the run."""
     whole = point.epoch is not None and point.epoch == int(point.epoch)
     return point.format == BAR and whole and (point.step or 0) < (point.total or 0)
-
-
-def _last_checkpoint(facts: Facts) -> int | None:
-    """Return the step of the last checkpoint whose end was logged or whose start was followed by steps."""
-    done: list[int] = []
-    parts: dict[int, set[object]] = {}
-    for index, item in facts.structures("checkpoint"):
-        event, step = item.fields.get("event"), item.fields.get("iteration")
-        stream = facts.streams[index]
-        if event not in ("save_begin", "save_end"):
-            continue
-        number = _integer(step) if step is not None else stream.run_iteration(item.offset)
-        if number is not None and item.fields.get("part") is not None:
-            parts.setdefault(number, set()).add(item.fields["part"])
-        elif number is not None and (event == "save_end" or stream.steps_after(item.offset) >= 2):
-            done.append(number)
-    return max((*done, *_complete(parts, facts)), default=None)
-
-
-def _complete(parts: Mapping[int, set[object]], facts: Facts) -> Iterator[int]:
-    """Yield the steps of checkpoints that have as many parts as any, and one for each rank that logs steps."""
-    ranks = {point.rank for stream in facts.streams for point in stream.points} - {None}
-    wanted = max((len(ranks), *map(len, parts.values())))
-    return (step for step, told in parts.items() if len(told) == wanted)
-
-
-def _integer(value: object) -> int | None:
-    try:
-        return int(str(value))
-    except ValueError:
-        return None
 
 
 def without_helpers(signs: Sequence[tuple[int, Structure]], end: Completion) -> list[tuple[int, Structure]]:

@@ -33,8 +33,11 @@ from kb.report import REPORTED, SCHEDULER_ENDED, WAITING, WHOLE_JOB, EvidenceIte
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
 _OF_A_NODE = OF_MACHINES | {"platform", "none"}  # domains of faults that can lie in one node of a job
-_RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale"})  # the same on all ranks
-_RUN_DETECTORS = frozenset({"loss_not_finite", "loss_spike", "lr_stuck", "lr_off_schedule", "loss_scale_minimum"})
+# The same on all ranks, or of a step that all ranks make together.
+_RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale", "step_time", "throughput"})
+_RUN_DETECTORS = frozenset(
+    {"loss_not_finite", "loss_spike", "lr_stuck", "lr_off_schedule", "loss_scale_minimum", "throughput_drop"}
+)
 _IN_GROUP = lazy_compile(r"\[(?:PG (?:ID )?0 [^\]\n]{0,160})?Rank (\d{1,6})\] (?=.{0,60}(?:[Ww]atchdog|NCCL|thread))")
 _OTHER_GROUP = lazy_compile(r"\[PG (?:ID (?!0[ \]])|(?!ID |0[ \]]))")
 _CANCELLED = lazy_compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")

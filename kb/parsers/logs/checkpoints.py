@@ -181,6 +181,12 @@ _CHECKPOINTS = (
         rb"[Ss]aving (?:the )?(?:latest|last|best|final|new|current|periodic|sharded|full) (?:model )?checkpoint" + _TO,
     ),
     _form(
+        "delete",
+        r"[Dd]elet(?:ing|ed) (?:the )?(?:old|older|oldest|stale) (?:check|ckpt|snap)",
+        rb"[Dd]elet(?:ing|ed) (?:the )?(?:old|older|oldest|stale) (?:checkpoint|ckpt|snapshot):? (?:directory |folder )?\[?"
+        rb"(?P<path>[^\s\],]{1,400})",
+    ),
+    _form(
         "load_begin",
         r"loading (?:distributed |release )?checkpoint from ",
         rb"[Ll]oading (?:distributed |release )?checkpoint from (?P<path>\S{1,400}?)(?:\.\.\.)?(?=\s|$)(?: at iteration {0,12}(?P<iteration>\d{1,12}))?",

@@ -12,7 +12,8 @@ from kb.diagnosis.ranking import Ranked, explains, precedes, rank
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.facts.patterns.lookup import PatternLookup
-from kb.model import Resource, StreamRef
+from kb.model import Job, Resource, StreamRef
+from kb.report import Hang, Vote
 from kb.rulebase.rule import DetectorTest, ExceptionTest, FaultClass, Pattern, Rule, StructureTest
 from kb.scanning.summary import Place, StreamSummary
 from tests.support.kb_samples import exception, facts, place, ref, rule, rulebook, scanned, steps, stream
@@ -356,6 +357,9 @@ def test_a_cause_of_the_end_leads_over_a_measured_change_that_runs_survive(said:
     values = "".join(f"iteration {n}/99 loss {2.0 if n < 20 else 'nan'}\n" for n in range(1, 40))
     known = facts(scanned(f"{values}{said}trouble\n", book))
     assert order(rank(find(book, known, History()).findings, known))[:2] == first
+    probed = Hang(votes=(Vote("silence", "no", "the last line is 3 s old", None),))
+    alive = Facts(replace(known.evidence, job=Job(state="RUNNING"), hang=probed))  # so a break of them ended nothing
+    assert order(rank(find(book, alive, History()).findings, alive))[0] == "loss_spike"
 
 
 TYPE = rule("type", "code_bug", Pattern("t", exception=ExceptionTest(type="TypeError")))

@@ -36,6 +36,7 @@ FAULTS = {
         FaultClass("killed", "none", "A process was killed", explains=("peer_failure",)),
         FaultClass("segfault", "software", "Native crash"),
         FaultClass("loss_not_finite", "training", "The loss is NaN"),
+        FaultClass("throughput_drop", "training", "The run is slower"),
     )
 }
 BOOK = Rulebook(
@@ -70,6 +71,7 @@ BOOK = Rulebook(
         rule("ended", "killed", Pattern("e", structure=StructureTest("elastic_failure", {"signal": "SIGKILL"}))),
         rule("noticed", "killed", Pattern("n", structure=StructureTest("launcher_exit", {"signal": "SIGKILL"}))),
         rule("nan", "loss_not_finite", Pattern("n", detect=DetectorTest("loss_not_finite"))),
+        rule("pace", "throughput_drop", Pattern("p", detect=DetectorTest("throughput_drop"))),
         rule("native", "segfault", Pattern("f", structure=StructureTest("launcher_exit", {"signal": "SIGSEGV"}))),
     ),
     FAULTS,
@@ -782,11 +784,13 @@ def test_interleaved_lines_that_name_all_devices_are_the_jobs() -> None:
     assert named((3,)) == [("rank", "first to fail according to the launcher")]
 
 
-def test_the_loss_of_the_run_accuses_nobody():
-    """One rank logs it for all ranks: that its log has the line says nothing about its node."""
+@pytest.mark.parametrize("wrong", ["loss", "pace"])
+def test_the_figures_of_the_run_accuse_nobody(wrong):
+    """One rank logs them for all ranks: that its log has the line says nothing about its node."""
     steps = "".join(
-        f"[2027-02-09 17:40:{n:02}] iteration {n}/ 400 | lm loss: {'nan' if n > 20 else 3.0 - n / 50:.4} | grad norm: 1.0 |\n"
-        for n in range(1, 40)
+        f"[2027-02-09 17:40:{n:02}] iteration {n}/ 400 | elapsed time per iteration (ms): "
+        f"{420.0 if wrong == 'pace' and n > 30 else 200.0} | lm loss: {'nan' if wrong == 'loss' and n > 20 else 3.0 - n / 50:.4} | grad norm: 1.0 |\n"
+        for n in range(1, 60)
     )
     logs = [(ref(f"logs/rank-{rank}.log", rank=rank, node="node-b"), "ready\n") for rank in range(3)]
 
