@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
-from kb.anomalies.core.run import JOB, RANK, LineRef, RunProfile, StepLine
+from kb.anomalies.core.run import JOB, LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
@@ -169,7 +169,7 @@ def find_anomalies(
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
-    events = without_aftermath(events, (*still, *drifted), off, [node for node in run.heard if node.startswith(RANK)])
+    events = without_aftermath(events, (*still, *drifted), off, run.ranks)
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
     nodes = _first(nodes, dissent if events else (*still, *drifted))
@@ -238,7 +238,7 @@ def _unfiltered(seen: RunView, pool: Baseline | None) -> str:
 
 def _parts(run: RunProfile) -> list[str]:
     """The ranks or nodes that can be compared with one another."""
-    kinds = run.kinds()
+    kinds = run.kinds
     return [unit for unit in run.heard if kinds.get(unit) not in ("log", None)]
 
 
@@ -293,7 +293,7 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
         at = corrected(events[0].spot, seen.off)
     told = [(event.event.id, event.score) for event in events if not event.consequence or by_signal(event.spot.text)]
     found = suspects(seen.run, seen.fresh, told, TurningPoint(at, seen.ending.interval, seen.ending.crashed), seen.off)
-    if found or not told or len(seen.run.kinds()) > 1:
+    if found or not told or len(seen.run.kinds) > 1:
         return found
     own = [event for event in events if not event.consequence]
     return _speakers(seen, own or [event for event in events if by_signal(event.spot.text)])

@@ -59,7 +59,7 @@ def lines_apart(run: RunProfile) -> frozenset[tuple[str, ...]]:
 
 
 def _ranks(run: RunProfile) -> tuple[str, ...]:
-    return tuple(sorted(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard))
+    return tuple(sorted(run.ranks))
 
 
 def _alike(run: RunProfile, ranks: Sequence[str]) -> Mapping[tuple[str, ...], Sequence[LineRef]]:
@@ -93,9 +93,10 @@ def _words(text: str) -> tuple[str, ...]:
 def _dissent(lines: Sequence[LineRef], ranks: Sequence[str], *, usual: bool, compared: bool) -> Dissent | None:
     told = [(spot, _values(spot)) for spot in lines]
     width = Counter(len(values) for _, values in told).most_common(1)[0][0]
-    of_rank = {
-        rank: [(spot, values) for spot, values in told if spot.node == rank and len(values) == width] for rank in ranks
-    }
+    of_rank: dict[str, list[_Line]] = {rank: [] for rank in ranks}
+    for spot, values in told:
+        if len(values) == width:
+            of_rank[spot.node].append((spot, values))
     if usual or not all(of_rank.values()):
         return None
     if max(map(len, of_rank.values())) <= ONCE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kb.model import Job
 
@@ -98,7 +99,7 @@ class RunStack:
     frames: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: `heard` and `kinds` are asked for by each comparison, and built once
 class RunProfile:
     """One run.
 
@@ -119,11 +120,17 @@ class RunProfile:
     losses: tuple[StepLine, ...] = ()  # lines of a loss that name no step; their step is 0
     pace: float | None = None  # seconds between step lines, if `beats` do not show it
 
-    @property
+    @cached_property
     def heard(self) -> frozenset[str]:
         """The nodes that printed anything."""
         return frozenset(voice.node for voice in self.voices if voice.lines)
 
+    @cached_property
+    def ranks(self) -> frozenset[str]:
+        """The ranks that printed anything and are compared with each other, as "rank 3"."""
+        return frozenset(unit for unit in self.heard if unit.startswith(RANK))
+
+    @cached_property
     def kinds(self) -> Mapping[str, str]:
         """What each of `nodes` and `heard` is: a "rank", a "log" that belongs to no rank or node, or a "node"."""
         logs = {voice.source for voice in self.voices}

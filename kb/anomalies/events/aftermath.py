@@ -6,7 +6,8 @@ earlier is known of the rank that it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import RANK
@@ -19,7 +20,7 @@ LATER = 2.0  # seconds
 
 
 def without_aftermath(
-    events: Sequence[RankedEvent], odd: Sequence[OddNode], off: Mapping[str, float], ranks: Collection[str]
+    events: Sequence[RankedEvent], odd: Sequence[OddNode], off: Mapping[str, float], ranks: AbstractSet[str]
 ) -> tuple[RankedEvent, ...]:
     """The events without those that other ranks printed after a rank that is odd, or that alone printed what stands out.
 
@@ -36,7 +37,7 @@ def _is_of_one_rank(event: RankedEvent) -> bool:
 
 
 def _is_later(
-    event: RankedEvent, begun: Sequence[tuple[str, float]], off: Mapping[str, float], ranks: Collection[str]
+    event: RankedEvent, begun: Sequence[tuple[str, float]], off: Mapping[str, float], ranks: AbstractSet[str]
 ) -> bool:
     """Whether ranks other than one that stood out before printed it, and do not name that one."""
     when = corrected(event.spot, off)

@@ -69,7 +69,7 @@ def rank_events(
 ) -> tuple[RankedEvent, ...]:
     """All events of a run by how likely they indicate the failure. `filtered`: a good run is known."""
     scores = corrected_scores(measured, event_probabilities(measured, model, filtered=filtered), run, filtered=filtered)
-    kinds = {unit: kind for unit, kind in run.kinds().items() if unit in run.heard}
+    kinds = {unit: kind for unit, kind in run.kinds.items() if unit in run.heard}
     launched = of_launchers(run, {item.event.id: item.fresh for item in measured})
     found = [_weighed(item, score, kinds, launched) for item, score in zip(measured, scores, strict=True)]
     return tuple(sorted(found, key=lambda item: (-item.score, item.event.id)))

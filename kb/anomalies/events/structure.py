@@ -59,7 +59,7 @@ def corrected_scores(
 
 
 def _facts(measured: Sequence[MeasuredEvent], run: RunProfile, filtered: bool) -> _Facts:
-    ranks = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
+    ranks = run.ranks
     times = [item.when for item in measured if _is_uncaught(item) and item.when is not None]
     ends = [(voice.last, voice.node) for voice in run.voices if voice.last is not None]  # of each stream of a rank
     last = {(spot.source, spot.offset): node for spot, node in ends if node in ranks and not is_body(spot.text)}

@@ -63,7 +63,7 @@ def last_lines(run: RunProfile) -> Mapping[str, LineRef]:
 
 def _units(run: RunProfile) -> frozenset[str]:
     """The nodes that can be compared: those that are alike."""
-    kinds = {unit: kind for unit, kind in run.kinds().items() if unit in run.heard}
+    kinds = {unit: kind for unit, kind in run.kinds.items() if unit in run.heard}
     ranked = [kind for kind in kinds.values() if kind != "log"]
     return frozenset(unit for unit, kind in kinds.items() if kind != "log" or not ranked)
 
@@ -190,7 +190,7 @@ def _one_less(run: RunProfile, off: Mapping[str, float]) -> list[OddNode]:
 
     So it is when all wait for one: each came as far as the others, and the one did not come to the next line.
     """
-    units = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
+    units = run.ranks
     usual, last = _last_usual(run), last_lines(run)
     behind: dict[str, tuple[int, str]] = {}
     for event in sorted(run.events.values(), key=lambda item: item.id):
@@ -237,11 +237,11 @@ def _came_after(event: RunEvent, last: LineRef | None, off: Mapping[str, float])
 
 def _in_turn(run: RunProfile, off: Mapping[str, float]) -> list[OddNode]:
     """The rank with the turn, where ranks print a line one after the other and those from some rank on did not print it again."""
-    units = [unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard]
+    units = run.ranks
     order = sorted(units, key=lambda unit: int(unit.removeprefix(RANK)))
     last = last_lines(run)
     for event in sorted(run.events.values(), key=lambda item: item.id):
-        if len(units) < FEWEST_IN_TURN or event.nodes.keys() != set(units):
+        if len(units) < FEWEST_IN_TURN or event.nodes.keys() != units:
             continue
         if is_raised(event.text) or is_consequence(event.text) or is_body(event.text):
             continue

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from itertools import pairwise
+from operator import itemgetter
 from statistics import median
 
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
@@ -31,7 +33,7 @@ MOST = 1
 
 def drifting(run: RunProfile) -> tuple[OddNode, ...]:
     """Nodes with a number that moved as no other node's did, each with its last such line, the farthest first."""
-    nodes = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
+    nodes = run.ranks
     best: dict[str, OddNode] = {}
     for event in sorted(run.events.values(), key=lambda item: item.id):
         if (
@@ -55,12 +57,14 @@ def _of_event(event: RunEvent) -> list[OddNode]:
     width = min(len(line) for lines in rows.values() for line in lines)
     found = []
     for place in range(width):
-        first = {node: median(line[place] for line in lines[:EDGE]) for node, lines in rows.items()}
-        last = {node: median(line[place] for line in lines[-EDGE:]) for node, lines in rows.items()}
+        values = {node: [line[place] for line in lines] for node, lines in rows.items()}
+        first = {node: median(own[:EDGE]) for node, own in values.items()}
+        last = {node: median(own[-EDGE:]) for node, own in values.items()}
         moved = {node: _powers(last[node], first[node]) for node in rows}
         usual, end = median(moved.values()), median(last.values())
         spread = 1.4826 * median(abs(value - usual) for value in moved.values())
-        noise = median(_range(line[place] for line in lines[-EDGE:]) for lines in rows.values())
+        noise = median(_range(own[-EDGE:]) for own in values.values())
+        leaving = _leaving(values)
         far = [
             node
             for node in rows
@@ -68,25 +72,29 @@ def _of_event(event: RunEvent) -> list[OddNode]:
                 abs(moved[node] - usual) > max(DOUBLED, FAR * spread, NOISY * noise)
                 and abs(_powers(last[node], end)) > DOUBLED
             )
-            or _leaves({other: [line[place] for line in lines] for other, lines in rows.items()}, node)
+            or node in leaving
         ]
         if len(far) == 1:
             node = far[0]
             why = f"{last[node]:g} here, {end:g} on the others; {first[node]:g} at first"
             score = min(1.0, abs(moved[node] - usual) / 4)
             spots = event.nodes[node].spots
-            begun = _begun([line[place] for line in rows[node]], spots, first[node], last[node])
+            begun = _begun(values[node], spots, first[node], last[node])
             found.append(OddNode(node, score, why, (event.id,), spots[-1], begun))
-        found += _standing(event, {node: [line[place] for line in lines] for node, lines in rows.items()})
+        found += _standing(event, values)
     return found
 
 
-def _leaves(rows: Mapping[str, Sequence[float]], node: str) -> bool:
-    """Whether a number rises on a rank from line to line until the end, to twice what any other rank ever prints and it did at first."""
-    own, others = rows[node], [value for other, values in rows.items() if other != node for value in values]
-    usual = max(*others, *own[:EDGE], 1.0)
-    return (
-        _grows(own) and own[-EDGE] > TWICE * usual and all(before <= after for before, after in pairwise(own[-KEPT:]))
+def _leaving(rows: Mapping[str, Sequence[float]]) -> frozenset[str]:
+    """The ranks on which a number rises from line to line until the end, to twice what any other rank ever prints and it did at first."""
+    peaks = {node: max(values) for node, values in rows.items()}
+    highest = nlargest(2, peaks.items(), key=itemgetter(1))
+    return frozenset(
+        node
+        for node, own in rows.items()
+        if own[-EDGE] > TWICE * max(*own[:EDGE], 1.0, *(peak for other, peak in highest if other != node))
+        and _grows(own)
+        and all(before <= after for before, after in pairwise(own[-KEPT:]))
     )
 
 

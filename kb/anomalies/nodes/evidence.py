@@ -6,6 +6,7 @@ Each ground is a number from 0 to 1 that any log gives; none knows particular me
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -186,17 +187,19 @@ class _EvidenceCollector:
     def _alike(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
         """New lines of few nodes, lines more frequent than elsewhere, lines that come since the turn."""
         new = self._new(event)
+        counts = sorted(item.count for item in seen.values())
+        late = sorted(item.since for item in seen.values())
         for node, item in seen.items():
             found = self.found[node]
             worth = item.near * max(0.0, new - 0.3) / 0.7 * self._rare(len(seen)) * min(1.0, (1 + item.soon) / 3)
             why = "no other node or rank prints this new line" if len(seen) == 1 else "few others print this new line"
             found.take("new", worth * (0.5 if item.before else 1.0), OddNode(node, worth, why, (event.id,)))
             if item.count > 1:
-                alike = self._rare(sum(other.count * 2 >= item.count for other in seen.values()))
+                alike = self._rare(_at_least(counts, item.count / 2))
                 worth = alike * min(1.0, item.count / 5) * (0.3 + 0.7 * item.near) * (0.1 + 0.9 * told)
                 found.take("often", worth, OddNode(node, worth, "it often prints what others rarely do", (event.id,)))
             if item.since > 1:
-                alike = self._rare(sum(other.since * 2 >= item.since for other in seen.values()))
+                alike = self._rare(_at_least(late, item.since / 2))
                 only = max(0.1, 1 - item.before / item.since)
                 worth = alike * min(1.0, item.since / 4) * (0.15 + 0.85 * told) * only * (0.4 + 0.6 * item.near)
                 found.take(
@@ -216,11 +219,10 @@ class _EvidenceCollector:
 
     def by_told(self, told: Sequence[tuple[str, float]]) -> None:
         """Events that indicate the failure, if few nodes print them."""
-        ranks = [node for node in self._heard if node.startswith(RANK)]
         for name, worth in told:
             event = self._run.events[name]
             nodes = [node for node in event.nodes if node in self.found]
-            other = rank_reported(event, ranks)
+            other = rank_reported(event, self._run.ranks)
             killed = self._killed(event)
             if killed is not None:
                 odd = OddNode(killed, worth, "its launcher reports the signal that ended it", (name,))
@@ -336,11 +338,12 @@ class _EvidenceCollector:
         total = sum(map(len, voices.values()))
         if total < 3 or sum(map(len, crying.values())) * 2 < total:
             return
-        kinds = self._run.kinds()
+        kinds = self._run.kinds
         mute = {node: len(ranks - crying[node]) for node, ranks in voices.items()}
+        missing = sum(mute.values())
         for node, few in mute.items():
             if few:
-                worth = few / sum(mute.values())
+                worth = few / missing
                 own = kinds[node] != "node"
                 those = "it lacks" if own else f"{few} of its ranks {'lacks' if few == 1 else 'lack'}"
                 why = f"{those} what the others print at the end"
@@ -385,3 +388,8 @@ class _EvidenceCollector:
         for node in self._reporters & self.found.keys():
             worth = self.found[node].worth
             worth.update({ground: REPORTER * worth[ground] for ground in OF_A_REPORT if ground in worth})
+
+
+def _at_least(ordered: Sequence[int], least: float) -> int:
+    """How many numbers, given in order, are no smaller."""
+    return len(ordered) - bisect_left(ordered, least)

@@ -49,14 +49,14 @@ def of_launchers(run: RunProfile, fresh: Mapping[str, float]) -> frozenset[str]:
 
 def launchers(run: RunProfile) -> frozenset[str]:
     """The units that are neither a rank nor a node, beside those that are."""
-    kinds = run.kinds()
+    kinds = run.kinds
     logs = frozenset(unit for unit, kind in kinds.items() if kind == "log") | {JOB}
     return logs if any(kind == "rank" for kind in kinds.values()) else frozenset()
 
 
 def members_in(event: RunEvent, run: RunProfile) -> Mapping[int, LineRef]:
     """By rank the line of a table that is about it; none if the lines are no table of the ranks."""
-    ranks = {int(unit.removeprefix(RANK)) for unit, kind in run.kinds().items() if kind == "rank"}
+    ranks = {int(unit.removeprefix(RANK)) for unit, kind in run.kinds.items() if kind == "rank"}
     spots = _spots(event)
     if len(spots) < max(FEWEST_MEMBERS, ALL_BUT_FEW * min(len(ranks), len(spots) + 1)):
         return {}
@@ -70,8 +70,9 @@ def members_in(event: RunEvent, run: RunProfile) -> Mapping[int, LineRef]:
 
 def odd_status(run: RunProfile) -> OddNode | None:
     """The one rank that a launcher's table reports with another status than all others."""
+    logs = launchers(run)
     for event in sorted(run.events.values(), key=lambda item: item.id):
-        if not event.nodes.keys() <= launchers(run):
+        if not event.nodes.keys() <= logs:
             continue
         table = members_in(event, run)
         ends = {rank: _integers(spot.text)[-1] for rank, spot in table.items()}

@@ -36,7 +36,7 @@ class NodeNames:
             self._nodes[node] = node
             self._nodes.setdefault(node.partition(".")[0], node)
         self._ranks = _ranks(run)
-        self._one_node = "node" not in run.kinds().values()
+        self._one_node = "node" not in run.kinds.values()
         self._addresses = _addresses(run)
 
     def of(self, spot: LineRef, *, ranks: bool = False) -> frozenset[str]:

@@ -20,7 +20,7 @@ JUST_BEFORE = 3.0  # seconds before the last step in which the cause of the end 
 
 def odd_stack(run: RunProfile, off: Mapping[str, float], at: float | None) -> OddNode | None:
     """The one rank whose frames differ from those that the others have in common; None if there is no such rank."""
-    ranks = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank")
+    ranks = frozenset(unit for unit, kind in run.kinds.items() if kind == "rank")
     last: dict[str, RunStack] = {}
     for stack in run.stacks:
         time = corrected(stack.spot, off)

@@ -79,7 +79,7 @@ def usual_end(run: RunProfile, off: Mapping[str, float]) -> float | None:
 
 def ended_early(run: RunProfile, off: Mapping[str, float], interval: float) -> tuple[OddNode, ...]:
     """Nodes, of at least three, whose log ends long before the others' do."""
-    kinds = run.kinds()
+    kinds = run.kinds
     logs = {unit for unit, kind in kinds.items() if kind == "log"}
     ends = {node: end for node, end in _ends(run, off).items() if len(logs) == len(kinds) or node not in logs}
     if len(ends) < 3:
@@ -227,7 +227,7 @@ def comparable_units(run: RunProfile) -> set[str]:
     A single node that some lines name is left out: those ranks and logs are probably on it, too. So is a log that belongs
     to no rank or node, such as a launcher's, beside those of ranks or nodes: it is not one of them.
     """
-    kinds = run.kinds()
+    kinds = run.kinds
     units = set(kinds)
     machines = {unit for unit in units if kinds[unit] == "node"}
     if len(machines) == 1:

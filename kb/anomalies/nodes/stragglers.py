@@ -26,7 +26,7 @@ _Times = Mapping[float, Mapping[str, float]]  # by number, by rank
 
 def straggling(run: RunProfile, off: Mapping[str, float], since: float | None) -> tuple[OddNode, ...]:
     """The rank that is steadily late since a time, if it is a single one."""
-    ranks = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
+    ranks = run.ranks
     best: OddNode | None = None
     for event in sorted(run.events.values(), key=lambda item: item.id):
         many = len(event.nodes.keys() & ranks) >= max(FEWEST_RANKS, USUAL * len(ranks))

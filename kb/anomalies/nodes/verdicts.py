@@ -7,7 +7,7 @@ The first rank often reports on the others, and neighbours report on the one bet
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 
 from kb.anomalies.core.run import RANK, RunEvent
 from kb.anomalies.core.severity_words import is_raised
@@ -29,7 +29,7 @@ _RATIO = re.compile(r"\b\d{1,9} ?(?:of|/|to|out of) ?\d{1,9}\b")  # parts of a w
 _WORD = re.compile(r"[A-Za-z]{2}")
 
 
-def rank_reported(event: RunEvent, ranks: Collection[str]) -> str | None:
+def rank_reported(event: RunEvent, ranks: AbstractSet[str]) -> str | None:
     """The one rank that an event of other ranks is about, as "rank 3"; None if they report something of their own."""
     speakers = [node for node in event.nodes if node in ranks]
     if len(speakers) != len(event.nodes) or is_raised(event.text):
@@ -41,8 +41,10 @@ def rank_reported(event: RunEvent, ranks: Collection[str]) -> str | None:
     for node in speakers:
         for spot in event.nodes[node].spots:
             text = _message(event.text, STAMPS.sub(" ", spot.text))
-            found = _ranks_in(text, several=several) & (set(ranks) - {node})
+            found = {rank for rank in _ranks_in(text, several=several) if rank in ranks and rank != node}
             named = found if named is None else named & found
+            if not named:
+                return None
     return named.pop() if named and len(named) == 1 and not named & set(speakers) else None
 
 

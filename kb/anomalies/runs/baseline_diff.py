@@ -108,12 +108,15 @@ def _failure(run: RunProfile) -> tuple[str, frozenset[str]]:
         for line_ref in _spots(event)
         if line_ref.offset > last[line_ref.source]
     ]
-    ignored = [line_ref for event in run.events.values() if is_ignored(event.text) for line_ref in _spots(event)]
+    ignored: dict[str, list[int]] = defaultdict(list)
+    for event in run.events.values():
+        if is_ignored(event.text):
+            for spot in _spots(event):
+                ignored[spot.source].append(spot.offset)
     raised = [
         number
         for number, was_raised in ends
-        if was_raised
-        and not any(other.source == number.source and 0 < number.offset - other.offset < IGNORED for other in ignored)
+        if was_raised and not any(0 < number.offset - offset < IGNORED for offset in ignored[number.source])
     ]
     if not raised or len(raised) == len(ends):  # nobody stopped the others
         return "", frozenset()

@@ -63,7 +63,7 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
     Of several counts, those that tell their end count first, then the slowest: a pulse or a number of samples rises faster than the steps.
     Lines of a loss that name no step get the step that was under way, as those of their source that count show it.
     """
-    nodes = [node for node, kind in run.kinds().items() if node in run.heard and kind != "log"]
+    nodes = [node for node, kind in run.kinds.items() if node in run.heard and kind != "log"]
     wanted = max(1, MOST_NODES * len(nodes))
     timed = any(voice.last is not None and voice.last.time is not None for voice in run.voices)
     found: list[_Count] = []

@@ -47,8 +47,7 @@ class SharedCount:
 
 def shared_count(run: RunProfile) -> SharedCount | None:
     """The count that most lines show, of one with an end if there is any; None if no line counts."""
-    ranks = [unit for unit in run.heard if unit.startswith(RANK)]
-    if len(ranks) < FEWEST_RANKS:
+    if len(run.ranks) < FEWEST_RANKS:
         return None
     found = [item for event in sorted(run.events.values(), key=lambda one: one.id) for item in _counts_of(event)]
     most = max((len(item.beats) for item in found), default=0)

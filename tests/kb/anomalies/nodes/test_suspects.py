@@ -195,7 +195,7 @@ def test_a_launchers_log_is_no_peer_of_the_ranks() -> None:
     """It is not counted with them, and it is no suspect."""
     run = by_rank(a_job((2, "window 17 rejected", -1.0), (7, "no signal from the agent", 1.0), level="error", nodes=8))
     found = find_anomalies(run, model=event_model())
-    assert run.kinds()["train.log"] == "log"
+    assert run.kinds["train.log"] == "log"
     assert "train.log" not in {node.node for node in found.nodes}
     told = {event.event.id: event.why for event in found.events}
     assert "only rank 2 printed this" in told["window 17 rejected"]
