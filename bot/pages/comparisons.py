@@ -28,7 +28,8 @@ def compared(answer: DiagnosisResult) -> Comparisons:
     """Return the comparisons of an answer."""
     evidence, report = answer.evidence, answer.report
     sequences = () if report.verdict == "no_fault" else evidence.sequences  # ranks of a healthy run wait for moments
-    return Comparisons(heat_map(evidence, report), shared_traits(evidence, report), sequences)
+    heat = heat_map(evidence, report)
+    return Comparisons(heat, shared_traits(evidence, report, heat.slow if heat else ()), sequences)
 
 
 def dumps(made: Comparisons) -> bytes:

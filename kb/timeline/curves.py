@@ -32,6 +32,7 @@ APART = 6.0  # robust deviations from the median, over the last part of the char
 LATE = 0.2  # share of the chart that is its last part
 LEAST = 3  # minimum number of rows for a median
 POINTS = 3  # minimum number of values for a curve
+SAME = 1e-6  # share of a value up to which another one is the same
 NAME = 40  # characters
 
 Axis = Literal["step", "time"]
@@ -47,6 +48,7 @@ _MEASURED: Mapping[str, tuple[str, str]] = {
 }
 _NAMES = {"gpu": "GPU", "sm": "SM", "cpu": "CPU", "nvlink": "NVLink", "pcie": "PCIe", "rdma": "RDMA", "pfc": "PFC", "io": "I/O", "temp": "temperature", "util": "utilisation", "tx": "sent", "rx": "received"}  # fmt: skip
 _OF_RUN = ("loss", "throughput", "seconds", "grad_norm")  # the same for all ranks: often one of them prints them
+_DULL = ("memory", "data")  # tell nothing where they never change
 _USUAL = ("gpu_util", "gpu_power", "gpu_memory", "gpu_temp", "rdma_tx", "host_memory")  # if no metric stands out
 
 
@@ -297,7 +299,7 @@ def _chart(  # noqa: PLR0917 - what a chart is made of
 ) -> Chart | None:
     """Return the rows as a chart; None if no row has enough values."""
     kept = [row for row in rows if np.isfinite(row.values).sum() + len(row.broken) >= min(POINTS, row.values.size)]
-    if not kept:
+    if not kept or (metric in _DULL and _is_flat(kept)):
         return None
     odd = _standing_out(kept, suspects)
     rest = [index for index in range(len(kept)) if index not in odd]
@@ -317,6 +319,12 @@ def _chart(  # noqa: PLR0917 - what a chart is made of
         high=high,
         at=at,
     )
+
+
+def _is_flat(rows: Sequence[_Row]) -> bool:
+    """Whether all values of all rows are the same."""
+    values = np.concatenate([row.values[np.isfinite(row.values)] for row in rows])
+    return not any(row.broken for row in rows) and bool(np.ptp(values) <= SAME * np.abs(values).max())
 
 
 def _line(row: _Row, why: str) -> CurveLine:

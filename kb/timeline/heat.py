@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from statistics import median_high, median_low
 
 import numpy as np
 
@@ -28,7 +30,12 @@ LANES = 32  # ranks with a row of their own; with more, a row is a node
 APART = 8  # ranks that keep a row of their own even then
 LABEL = 40  # characters
 LEAST_RANKS, LEAST_STEPS = 3, 3
-MOST_TOLD = 3  # rows that the finding names
+MOST_TOLD = 3  # ranks, or groups of ranks that became slow together, that the finding names
+MOST_NODES = 3  # nodes that the finding names beside their ranks
+TOGETHER = 2  # columns within which ranks become slow together, and end so
+ALIKE = 1.25  # ratio of their largest multiples up to which they are equally slow
+MOST_UNKNOWN = 0.02  # share of the columns without a value, from which they are made wider
+LEAST_COLUMNS = 24  # for that
 LEVELS = (
     1.1,
     1.2,
@@ -68,8 +75,8 @@ class HeatRow:
 class HeatMap:
     """Rows by rank or node over steps, with columns as those of a chart (kb.timeline.curves.Chart).
 
-    `failing`: the step of the failure, if it is one of these;
-    `ranks`: how many were compared; `finding`: who is slow and since when, in words; `folded`: what was folded.
+    `failing`: the step of the failure, if it is one of these; `ranks`: how many were compared; `slow`: the ranks that were
+    slow for long; `finding`: who they are and since when, in words; `folded`: what was folded.
     """
 
     title: str
@@ -81,6 +88,7 @@ class HeatMap:
     finding: str
     folded: str = ""
     failing: int | None = None
+    slow: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,16 @@ class _Grid:
     def step(self, column: int) -> int:
         """Return the first step of a column."""
         return math.ceil(self.start + column * self.width)
+
+    def worst(self, at: int) -> float:
+        """Return the largest multiple of the median of a rank that is known."""
+        return float(np.nanmax(self.times[at]))
+
+    def whole_nodes(self, members: Sequence[int]) -> list[str]:
+        """Return the nodes that these ranks are all the ranks of; empty if they are anything else."""
+        size, own = Counter(who.node for who in self.who), Counter(self.who[at].node for at in members)
+        whole = all(node and 1 < count == size[node] for node, count in own.items())
+        return sorted((node for node in own if node), key=lambda node: (len(node), node)) if whole else []
 
 
 def heat_map(evidence: Evidence, report: Report) -> HeatMap | None:
@@ -148,10 +166,11 @@ def _grid(values: Mapping[Resource, Sequence[tuple[int, float]]]) -> _Grid | Non
     start, end = min(steps), max(steps)
     logged = min(after - before for before, after in pairwise(sorted(set(steps))))
     width = float(logged * max(1, math.ceil((end + 1 - start) / (logged * COLUMNS))))  # whole logged steps
-    count = math.ceil((end + 1 - start) / width)
-    rows = [(who, binned(found, start, width, count)[0]) for who, found in sorted(values.items(), key=rank_order)]
-    every = np.stack([row for _, row in rows])
-    every[:, np.isfinite(every).sum(axis=0) < LEAST_RANKS] = np.nan  # the median of two is neither's
+    who, found = zip(*sorted(values.items(), key=rank_order), strict=True)
+    every = _binned(found, start, end, width)
+    while every.shape[1] >= 2 * LEAST_COLUMNS and _unknown(every) > MOST_UNKNOWN:  # of a long run, steps are left out
+        width *= 2
+        every = _binned(found, start, end, width)
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
         times = every / np.nanmedian(every, axis=0)
@@ -160,7 +179,20 @@ def _grid(values: Mapping[Resource, Sequence[tuple[int, float]]]) -> _Grid | Non
     if int(known.sum()) < LEAST_STEPS:
         return None
     least = max(SLOW, 1.0 + NOISE * _noise(times))  # the multiple from which a rank is slow
-    return _Grid(tuple(who for who, _ in rows), times, start - 0.5, width, tuple(_slow(row, least) for row in times))
+    return _Grid(who, times, start - 0.5, width, tuple(_slow(row, least) for row in times))
+
+
+def _binned(found: Sequence[Sequence[tuple[int, float]]], start: int, end: int, width: float) -> Floats:
+    """Return a row per rank and a column per `width` steps; NaN where too few ranks are known."""
+    count = math.ceil((end + 1 - start) / width)
+    every = np.stack([binned(values, start, width, count)[0] for values in found])
+    every[:, np.isfinite(every).sum(axis=0) < LEAST_RANKS] = np.nan  # the median of two is neither's
+    return every
+
+
+def _unknown(every: Floats) -> float:
+    """Return the share of the columns in which nothing is known."""
+    return float(np.mean(~np.isfinite(every).any(axis=0)))
 
 
 def _noise(times: Floats) -> float:
@@ -180,9 +212,10 @@ def _drawn(grid: _Grid, title: str, report: Report) -> HeatMap:
         columns=grid.times.shape[1],
         ranks=len(grid.who),
         rows=rows,
-        finding=_finding(rows, grid),
+        finding=_finding(grid),
         folded=folded,
         failing=_failing(grid, report),
+        slow=tuple(who.rank for at, who in enumerate(grid.who) if grid.slow[at] is not None and who.rank is not None),
     )
 
 
@@ -198,8 +231,9 @@ def _lanes(grid: _Grid, report: Report) -> tuple[list[list[int]], str]:
     if len(every) <= LANES:
         return [[at] for at in every], ""
     named = {who.rank for diagnosis in report.diagnoses[:1] for who in diagnosis.suspects}
-    apart = [at for at in every if grid.slow[at] is not None]
-    apart.sort(key=lambda at: (grid.who[at].rank not in named, -float(np.nanmax(grid.times[at]))))
+    slow = [at for at in every if grid.slow[at] is not None]
+    apart = [] if len(slow) > APART and grid.whole_nodes(slow) else slow
+    apart.sort(key=lambda at: (grid.who[at].rank not in named, -grid.worst(at)))
     apart = sorted(apart[:APART])
     rest = [at for at in every if at not in apart]
     nodes = {grid.who[at].node for at in rest}
@@ -257,16 +291,48 @@ def _is_suspect(who: Resource, report: Report) -> bool:
     )
 
 
-def _finding(rows: Sequence[HeatRow], grid: _Grid) -> str:
+def _finding(grid: _Grid) -> str:
     """Return who was slow and in which steps, in a sentence, the slowest first."""
     known = np.flatnonzero(np.isfinite(grid.times).any(axis=0))
     edges = grid.step(int(known[0])), grid.step(int(known[-1]))
-    slow = sorted(((row, row.slow) for row in rows if row.slow is not None), key=lambda item: -item[0].worst)
+    groups = _together(grid)
     told = [
-        f"{row.label} {_when(span, edges)}, up to {row.worst:.2g} times the median" for row, span in slow[:MOST_TOLD]
+        f"{_called(grid, group)} {_when(_common(grid, group), edges)}, up to {grid.worst(group[0]):.2g} times the median"
+        for group in groups[:MOST_TOLD]
     ]
-    more = f"; and {len(slow) - MOST_TOLD} more" if len(slow) > MOST_TOLD else ""
-    return f"Slow: {'; '.join(told)}{more}"
+    more = sum(len(group) for group in groups[MOST_TOLD:])
+    return f"Slow: {'; '.join(told)}{f'; and {more} more' if more else ''}"
+
+
+def _together(grid: _Grid) -> list[list[int]]:
+    """Return the slow ranks in groups that were about equally slow in about the same steps, the slowest first."""
+    groups: list[list[int]] = []
+    slow = [(at, columns) for at, columns in enumerate(grid.slow) if columns is not None]
+    for at, columns in sorted(slow, key=lambda item: -grid.worst(item[0])):
+        for group in groups:
+            first = grid.slow[group[0]] or columns
+            apart = max(abs(mine - theirs) for mine, theirs in zip(columns, first, strict=True))
+            if apart <= TOGETHER and grid.worst(group[0]) <= ALIKE * grid.worst(at):
+                group.append(at)
+                break
+        else:
+            groups.append([at])
+    return groups
+
+
+def _common(grid: _Grid, group: Sequence[int]) -> tuple[int, int]:
+    """Return the first and the last slow step of most ranks of a group."""
+    spans = [span for at in group if (span := grid.span(at)) is not None]
+    return median_low(first for first, _ in spans), median_high(last for _, last in spans)
+
+
+def _called(grid: _Grid, group: Sequence[int]) -> str:
+    """Return the name of a group: its ranks, and the nodes where it is all of theirs."""
+    ranks = ranges(rank for at in group if (rank := grid.who[at].rank) is not None)
+    nodes = [cleaned(node, LABEL) for node in grid.whole_nodes(group)]
+    more = f" and {len(nodes) - MOST_NODES} more nodes" if len(nodes) > MOST_NODES else ""
+    where = f" (all of {', '.join(nodes[:MOST_NODES])}{more})" if nodes else ""
+    return f"{'rank' if len(group) == 1 else 'ranks'} {cleaned(ranks, LABEL)}{where}"
 
 
 def _when(slow: tuple[int, int], edges: tuple[int, int]) -> str:

@@ -15,7 +15,7 @@ from statistics import median, median_low
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Place, Places
-from kb.model import ProgressPoint, Resource, Structure
+from kb.model import OWN, ProgressPoint, Resource, Structure
 from kb.report import Diagnosis, Report
 from kb.scanning.summary import LAST_POINTS, StreamSummary
 
@@ -150,11 +150,20 @@ class Rows:
             own.heard(None if first is None else first - shift, None if last is None else last - shift)
             if not voices:
                 self._stamps[index].fill(own.cells, span, columns)
-        points = self.facts.streams[index].points
-        for point in points if shared(summary) and not summary.series.mask else points[-LAST_POINTS:]:
+        for point in self._steps(index):
             if point.step is not None:
                 row = own if point.rank is None else self._row(Place(point.rank), index)
                 row.stepped_to(point.step, self._stamps[index].time(point.offset, point.time))
+
+    def _steps(self, index: int) -> Iterator[ProgressPoint]:
+        """Yield the lines of a log that may name the last step of a row: of the whole run, and of a rank's own part in it."""
+        stream = self.facts.streams[index]
+        series = stream.summary.series
+        for points, mask in (
+            (stream.points, series.mask),
+            (tuple(point for point in series.points if point.format == OWN), series.beside_mask),
+        ):
+            yield from points if shared(stream.summary) and not mask else points[-LAST_POINTS:]
 
     def _row(self, place: Place, index: int) -> RowActivity:
         key = self._key(place, index)
@@ -180,13 +189,18 @@ class Rows:
         for diagnosis in self._report.diagnoses:
             yield from self._diagnosed(diagnosis)
         rules = {item.rule: item for item in reversed(self._report.diagnoses)}
+        cause = self.cause()
         for index in self.streams:
             stream = self.facts.streams[index]
             for key, hits in stream.summary.hits.items():
                 rule_text = rules.get(key.partition("#")[0])
                 for place in hits.places() if rule_text else ():
-                    if rule_text and not self.facts.survived(index, place.offset, place.time, place.resource.rank):
-                        time = self._stamps[index].time(place.offset, place.time)
+                    if not rule_text:
+                        continue
+                    time = self._stamps[index].time(place.offset, place.time)
+                    # after the first cause, the steps that follow do not undo it: a loss that is NaN is logged on
+                    fell = rule_text.rank == 1 and time is not None and cause is not None and time >= cause
+                    if fell or not self.facts.survived(index, place.offset, place.time, place.resource.rank):
                         one = RowError(time, rule_text.title, rule_text.rank == 1)
                         yield index, self.places.place(index, place.resource), one
             for shown in stream.summary.structures:

@@ -1,4 +1,4 @@
-"""What the failing ranks or nodes have in common and the others have not: node, place in the node, rack, leaf, rail.
+"""What the failing or slow ranks or nodes have in common and the others have not: node, place in the node, rack, leaf, rail.
 
 Each value is compared by its share among those that failed and its share among the rest. One that could well be chance
 is left out (Fisher's exact test, one-sided), so a single failing rank has nothing in common with anybody.
@@ -6,8 +6,8 @@ is left out (Fisher's exact test, one-sided), so a single failing rank has nothi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import comb
 from typing import Literal
 
@@ -37,24 +37,35 @@ class SharedTrait:
 
 @dataclass(frozen=True, slots=True)
 class SharedTraits:
-    """The traits of the failing `unit`s, the most telling first; `failing` of `total`."""
+    """The traits of the failing `unit`s, the most telling first; `failing` of `total`. `why`: how they fail."""
 
     unit: Literal["rank", "node"]
     failing: int
     total: int
     traits: tuple[SharedTrait, ...]
+    why: Literal["suspect", "slow"] = "suspect"
 
 
-def shared_traits(evidence: Evidence, report: Report) -> SharedTraits | None:
-    """Return what the suspects of the first diagnosis share; None for fewer than two, or if they share nothing."""
-    suspects = report.diagnoses[0].suspects if report.diagnoses and has_trouble(report) else ()
+def shared_traits(evidence: Evidence, report: Report, slow: Collection[int] = ()) -> SharedTraits | None:
+    """Return what the suspects of the first diagnosis share, or else the ranks that were `slow`.
+
+    None for fewer than two, or if they share nothing.
+    """
+    if not has_trouble(report):
+        return None
+    suspects = report.diagnoses[0].suspects if report.diagnoses else ()
     job = evidence.job
-    ranks = {rank for own in job.nodes.values() for rank in own}
-    failing: set[Hashable] = {who.rank for who in suspects if who.rank in ranks}
+    of_ranks = dict(_of_ranks(job))
+    failing: set[Hashable] = {who.rank for who in suspects if who.rank in of_ranks}
     if failing:
-        return _compared("rank", failing, dict(_of_ranks(job)))
-    failing = {who.node for who in suspects if who.node in job.nodes}
-    return _compared("node", failing, dict(_of_nodes(job)))
+        made = _compared("rank", failing, of_ranks)
+    else:
+        failing = {who.node for who in suspects if who.node in job.nodes}
+        made = _compared("node", failing, dict(_of_nodes(job)))
+    if made is None and len(failing) < 2:
+        made = _compared("rank", {rank for rank in slow if rank in of_ranks}, of_ranks)
+        made = None if made is None else replace(made, why="slow")
+    return made
 
 
 def _of_nodes(job: Job) -> Iterator[tuple[Hashable, dict[str, str]]]:

@@ -202,7 +202,7 @@ _SIZES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e4))  # four digits are re
 def value_text(value: float, unit: str = "") -> str:
     """Return a value in a short, readable form; bytes with their unit."""
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e15):
-        return f"{value:.0e}"
+        return f"{value:.3g}"
     for letter, size in _SIZES:
         if abs(value) >= size:
             return f"{value / min(size, 1e3 if letter == 'k' else size):.4g} {letter}{'B' if unit == BYTES else ''}"

@@ -58,8 +58,12 @@ def panels(chart: Chart) -> ChartPanels | None:
 
 
 def _label(placed: ChartLayout) -> str:
-    words = [f"{placed.title} over {'steps' if placed.axis == 'step' else 'time'} of {many(placed.rows, 'row')}"]
-    words += [f"{curve.label} stands out" for curve in placed.named if curve.why]
+    words = [f"{placed.title}; {many(placed.rows, 'line')} over {'steps' if placed.axis == 'step' else 'time'}"]
+    words += [
+        f"{curve.label} {'is a suspect' if curve.why == 'suspect' else 'leaves the others'}"
+        for curve in placed.named
+        if curve.why
+    ]
     words += [f"marked at {placed.at_text}"] if placed.at is not None else []
     return "; ".join(words)
 
@@ -106,4 +110,4 @@ def _legend(placed: ChartLayout) -> Iterator[Entry]:
     if placed.others:
         yield Entry(element("path", class_="curve thin", d="M0 5h22"), many(placed.others, "other"))
     if placed.band:
-        yield Entry(element("rect", class_="band", width=22, height=10), "nine in ten")
+        yield Entry(element("rect", class_="band", width=22, height=10), "90 % of them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
+from bot.render.text_format import many
 from kb.timeline.picture import Mark, Timeline, TimelineRow
 
 MOST_ALT = 2000  # characters; Slack's limit
@@ -52,14 +53,21 @@ def alt_text(made: Timeline) -> str:
     """Return a description of the picture in a few sentences, at most 2,000 characters."""
     parts = [f"{made.finding}."]
     if made.start is not None and made.end is not None:
-        rows = sum(row.count for row in made.rows)
-        parts.append(f"Log activity of {rows:,} ranks, nodes and logs, {span(made)}.")
+        parts.append(f"Log activity of {_kinds(made)}, {span(made)}.")
     parts += [_row_words(row) for row in made.standing_out[:6]]
     if made.marks:
         parts.append(_begun(", ".join(named(mark) for mark in made.marks)) + ".")
     parts += [f"{_begun(note)}." for note in (made.folded, *made.notes) if note]
     text = " ".join(parts)
     return text if len(text) <= MOST_ALT else text[: MOST_ALT - 1].rstrip() + "…"
+
+
+def _kinds(made: Timeline) -> str:
+    """Return how many ranks the rows stand for, and how many nodes and logs of unknown ranks."""
+    ranks = sum(row.count for row in made.rows if row.ranks or row.label.startswith("rank"))
+    others = sum(row.count for row in made.rows) - ranks
+    told = [many(ranks, "rank")] if ranks else []
+    return " and ".join([*told, *([many(others, "other source" if told else "source")] if others or not told else [])])
 
 
 def _begun(sentence: str) -> str:

@@ -180,6 +180,16 @@ def test_a_few_values_are_no_curve(values):
     assert curves(Evidence(streams=(log(0, values),)), report()) == Curves()
 
 
+def test_memory_that_never_changes_is_no_chart():
+    """It tells nothing; a loss that never changes does, and so does one rank with more memory than the others."""
+    logs = [log(rank, [4e9] * 20, field="memory") for rank in range(3)]
+    assert curves(Evidence(streams=tuple(logs)), report()) == Curves()
+    more = (*logs, log(3, [5e9] * 20, field="memory"))
+    assert [chart.metric for chart in curves(Evidence(streams=more), report()).charts] == ["memory"]
+    same = tuple(log(rank, [1.0] * 20) for rank in range(3))
+    assert [chart.metric for chart in curves(Evidence(streams=same), report()).charts] == ["loss"]
+
+
 def test_steps_that_nobody_counts_up_to_are_left_out():
     """So that the grid is of this run."""
     strange = replace(

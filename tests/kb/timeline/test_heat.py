@@ -137,6 +137,47 @@ def test_many_ranks_are_rows_by_node():
     assert made.folded == "63 of 64 ranks are folded into 8 rows, which show their slowest rank"
 
 
+def test_ranks_that_become_slow_together_are_one_finding():
+    """With the node where it is all of its ranks; others, or at another step, or by another factor, are told apart."""
+
+    def factor(rank, step):
+        return (
+            {24: 4.0, 50: 1.9}.get(rank, 2.0 if rank // 8 == 2 else 1.0) if step > (40 if rank == 50 else 30) else 1.0
+        )
+
+    made = drawn(run(lambda rank, step: 2.0 if rank // 8 in (2, 3) and step > 30 else 1.0, ranks=64, per_node=8))
+    assert made.finding == "Slow: ranks 16-31 (all of node-2, node-3) from step 31 on, up to 2 times the median"
+    assert [(row.label, row.slow) for row in made.rows if row.slow] == [
+        ("ranks 16-23", (31, 40)),
+        ("ranks 24-31", (31, 40)),
+    ]
+    assert made.slow == tuple(range(16, 32))
+
+    made = drawn(run(factor, ranks=64, per_node=8, steps=60))
+    assert made.finding == (
+        "Slow: rank 24 from step 31 on, up to 4 times the median; "
+        "ranks 16-23 (all of node-2) from step 31 on, up to 2 times the median; "
+        "rank 50 from step 41 on, up to 1.9 times the median"
+    )
+    assert [row.label for row in made.rows[:1]] == ["rank 16"]
+
+
+def test_columns_are_wider_where_a_long_run_keeps_few_steps():
+    """So that hardly a column is empty, and the step at which it became slow is still exact."""
+    chosen = set(random.Random(8).sample(range(1, 601), 150))
+    evidence = run(lambda rank, step: 2.0 if rank == 5 and step > 300 else 1.0, steps=600)
+    kept = tuple(
+        replace(log, series=Series(tuple(point for point in log.series.points if point.step in chosen)))
+        for log in evidence.streams
+    )
+    first = min(step for step in chosen if step > 300)
+    made = drawn(replace(evidence, streams=kept))
+
+    assert made.width > 5
+    assert made.rows[0].cells.count(".") <= 0.02 * made.columns
+    assert made.finding.startswith(f"Slow: rank 5 from step {first} on")
+
+
 def test_many_ranks_on_unknown_nodes_are_rows_of_neighbors():
     """At most as many as ranks may have rows of their own."""
     evidence = replace(run(lambda rank, _: 2.0 if rank == 3 else 1.0, ranks=200, steps=10), job=Job())

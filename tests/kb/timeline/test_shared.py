@@ -15,11 +15,11 @@ PLACES = {
 }
 
 
-def found(*suspects: Suspect, job: Job | None = None, verdict: Verdict = "fault"):
+def found(*suspects: Suspect, job: Job | None = None, verdict: Verdict = "fault", slow: tuple[int, ...] = ()):
     """The traits of a job of eight nodes in two racks, four leaf switches; None if there are none."""
     best = Diagnosis(1, "f", "r", 1, "t", "s", 0.9, "likely", "root_cause", suspects=suspects)
     told = Report("i", "f", verdict, "failed", "s", Versions("e", "r", "d", "c"), diagnoses=(best,))
-    return shared_traits(Evidence(job=job or Job(nodes=NODES, topology=PLACES)), told)
+    return shared_traits(Evidence(job=job or Job(nodes=NODES, topology=PLACES)), told, slow)
 
 
 def ranks(*numbers: int) -> list[Suspect]:
@@ -63,6 +63,18 @@ def test_a_run_that_did_not_fail_has_no_traits():
     """Nor one whose ranks have no known node."""
     assert found(*ranks(3, 11, 19, 27), verdict="no_fault") is None
     assert found(*ranks(3, 11, 19, 27), job=Job()) is None
+
+
+def test_slow_ranks_are_compared_where_fewer_than_two_are_suspects():
+    """And are called so; suspects take precedence."""
+    slow = tuple(range(16, 32))
+
+    made = found(slow=slow)
+    assert (made.why, made.traits[0]) == ("slow", SharedTrait("leaf switch leaf-1", 16, 16, 0, 48))
+    assert found(*ranks(3), slow=slow) == made
+    assert found(*ranks(3, 11, 19, 27), slow=slow).why == "suspect"
+    assert found(*ranks(0, 9, 18, 27, 36, 45, 54, 63), slow=slow) is None
+    assert found(slow=slow, verdict="no_fault") is None
 
 
 def test_members_without_a_place_do_not_count():

@@ -8,7 +8,7 @@ import pytest
 
 from kb.diagnosis.engine import diagnose
 from kb.facts.evidence import Evidence
-from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
+from kb.model import OWN, Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.report import Diagnosis, EvidenceItem, Hang, Report, Suspect, Versions, Vote
 from kb.timeline.picture import COLUMNS, MOST_ROWS, Timeline
 from kb.timeline.rows import RowError, StreamActivity, Voice, cleaned, levels
@@ -82,6 +82,27 @@ def test_the_first_error_is_found_before_its_cascade():
     assert f"Rank 3 failed first, 12 s before the others: {title}" == made.finding
     assert RowError(NOON + 300.0, title, cause=True) == made.rows[0].error
     assert [(mark.kind, mark.time) for mark in made.marks] == [("cause", NOON + 300.0)]
+
+
+def test_the_first_cause_counts_on_every_rank_even_where_steps_follow_it():
+    """As of a loss that is not a number: all ranks log on, and an error of before the first cause is survived."""
+    found = {"r#line": [place(at * WIDE, "loss nan", time=NOON + 3.0 * at, rank=0) for at in (20, 50, 60)]}
+    streams = (log(0, found=found), log(1), log(2))
+    item = EvidenceItem("e1", "line", "logs/rank-1.log", "loss nan", 50, offset=50 * WIDE, time=NOON + 150.0, rank=1)
+    made = timeline(Evidence(streams=streams), accused(evidence=(item,)))
+    errors = {row.label: row.error and (row.error.time, row.error.cause) for row in made.rows}
+    assert errors == {"rank 0": (NOON + 150.0, True), "rank 1": (NOON + 150.0, True), "rank 2": None}
+
+
+def test_the_step_of_a_row_is_also_that_of_lines_about_its_own_part():
+    """Ranks that log their own work in a step and no loss; the one that did not reach the last step is behind."""
+    logs = [log(rank, 99 if rank == 5 else 100) for rank in range(8)]
+    owned = tuple(
+        replace(item, series=replace(item.series, points=tuple(replace(p, format=OWN) for p in item.series.points)))
+        for item in logs
+    )
+    made = timeline(Evidence(Job(collected_at=NOON + 600.0), streams=owned), HUNG)
+    assert {row.label: row.step for row in made.rows} == {f"rank {rank}": 98 if rank == 5 else 99 for rank in range(8)}
 
 
 def test_errors_of_others_that_went_on_are_no_lead():

@@ -83,4 +83,4 @@ def test_values_are_reported_in_few_letters():
         value_text(0.25),
         value_text(-30e6),
     ]
-    assert found == ["0", "1,755", "65 GB", "12 k", "2.5 M", "1e-05", "0.25", "-30 M"]
+    assert found == ["0", "1,755", "65 GB", "12 k", "2.5 M", "1.2e-05", "0.25", "-30 M"]

@@ -113,7 +113,7 @@ def test_the_words_tell_the_finding_and_its_numbers():
     )
     assert alt_text(made) == (
         "Rank 0 fell silent first, 12 s before the others. "
-        "Log activity of 2 ranks, nodes and logs, 2026-03-01 12:00:00 to 12:04:00 UTC. "
+        "Log activity of 2 ranks, 2026-03-01 12:00:00 to 12:04:00 UTC. "
         "rank 0 (a): silent first, last line 12:03:20, step 200, first error 12:00:07 Boom. "
         "End of the job 12:04:00. No log of rank 2."
     )
