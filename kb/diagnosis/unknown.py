@@ -68,13 +68,14 @@ def with_unknown(
     if found is None:
         return list(ranked)
     unknown = _finding(found, facts, rulebook)
-    if known is None and not ranked and (aborted := _aborted(found, facts)):
+    folded = tuple(item for other in ranked for item in (*other.findings, *other.folded) if item.is_symptom)
+    native = all(other.best.fault.id == NATIVE for other in ranked)  # no symptom of anything but the crash itself
+    if known is None and native and (aborted := _aborted(found, facts)):
         crash = replace(
             unknown, fault=_class(NATIVE, rulebook), rule=replace(unknown.rule, title=f"{aborted}{_on(found)}")
         )
-        return [_sure(Ranked((crash,), 0.0, _reasons(found)), "unexplained")]
+        return [_sure(Ranked((crash,), 0.0, _reasons(found), folded=folded), "unexplained")]
     if known is None:
-        folded = tuple(item for other in ranked for item in (*other.findings, *other.folded) if item.is_symptom)
         left = [other for other in ranked if not other.best.is_symptom]
         lead = Ranked((unknown,), 0.0, _reasons(found), folded=folded)
         return [_sure(lead, "unexplained"), *left]

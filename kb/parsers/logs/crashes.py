@@ -32,6 +32,8 @@ _TERMINATE = lazy_compile(
     rb"terminate called (?:after throwing an instance of ['\"]([^'\"\n]{1,200})['\"]|(without an active exception|recursively))"
 )
 _WHAT = lazy_compile(rb"what\(\): *(.{0,1000})")
+_BARE = lazy_compile(rb"\s{0,8}what\(\): *(\S.{0,1000})")
+_NEAR = 4096  # bytes above a bare `what()` in which the line that belongs to it may stand
 _UNHANDLED = lazy_compile(rb"Unhandled exception: ([\w:]{1,200})\. what\(\): ?(.{0,1000})")
 _HEAP = lazy_compile(
     rb"(?:\*\*\* Error in [`'\"][^'\"\n]{0,200}['\"]: )?"
@@ -41,7 +43,10 @@ _HEAP = lazy_compile(
 _CAUGHT = lazy_compile(
     rb"(?:\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] )?Caught signal (4|6|7|8|11) \(?([^)\n]{0,200})"
 )
-_HANDLER = lazy_compile(rb"\*\*\* (SIG(?:SEGV|ABRT|BUS|FPE|ILL)) (?:\(@0x[0-9a-f]{1,16}\) )?received (.{0,120})")
+# of glog; of folly, with the number before the name
+_HANDLER = lazy_compile(
+    rb"\*\*\* (?:Signal \d{1,2} \()?(SIG(?:SEGV|ABRT|BUS|FPE|ILL))(?:\) \(0x[0-9a-f]{1,16}\))? (?:\(@0x[0-9a-f]{1,16}\) )?received (.{0,120})"
+)
 _BANNER = lazy_compile(rb"!{3,} Segfault encountered !{3,}")  # of TVM's handler, which PyTorch extensions load, too
 _DUMPED = lazy_compile(
     rb"(Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception) +\(core dumped\)"
@@ -170,6 +175,16 @@ def _read_unhandled(window: bytes, at: int) -> tuple[Structure, ...]:
     return _crash(window, at, "SIGABRT", ": ".join(raised), raised=raised)
 
 
+def _read_what(window: bytes, at: int) -> tuple[Structure, ...]:
+    """Read what an uncaught exception says where the line above it, which names its class, is lost or cut."""
+    line = line_at(window, at)[0]
+    found = _BARE.fullmatch(plain(line[peel(line).end :]))
+    if found is None or b"terminate called" in window[max(0, at - _NEAR) : at]:
+        return ()
+    message = text(found[1])
+    return _crash(window, at, "SIGABRT", message, raised=("", message))
+
+
 def _read_heap(window: bytes, at: int) -> tuple[Structure, ...]:
     line = line_at(window, at)[0]
     message = plain(line[peel(line).end :]).lstrip()
@@ -214,6 +229,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(name="terminate_called", trigger=r"terminate called ", read=_read_terminate, after=8192),
     Reader(name="unhandled_native", trigger=r"Unhandled exception: ", read=_read_unhandled, after=4096),
+    Reader(name="bare_what", trigger=r"^[^\n]{0,80}what\(\): ", read=_read_what, before=_NEAR, after=1024),
     Reader(
         name="heap_check",
         trigger=r"double free or corruption|corrupted size|corrupted double-linked|free\(\): |malloc\(\): "
@@ -223,7 +239,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         name="caught_signal",
-        trigger=r"Caught signal \d|\*\*\* SIG[A-Z]+ .*received |!!! Segfault encountered ",
+        trigger=r"Caught signal \d|\*\*\* (?:Signal \d+ \()?SIG[A-Z]+.*received |!!! Segfault encountered ",
         read=_read_caught,
         after=8192,
     ),

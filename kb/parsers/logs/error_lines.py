@@ -32,11 +32,11 @@ _LOGFMT = lazy_compile(
 )
 _WORD = lazy_compile(rb"(?:^|[\s\[(|<{-])(?P<word>ERROR|CRITICAL|FATAL|SEVERE|PANIC|EMERG|ALERT)(?=$|[\s\])|>}:,-])")
 _GLOG = lazy_compile(
-    rb"(?:^|[\s\[:>])(?P<level>[EF])(?:\d{4}|\d{8})[ -](?:\d\d:\d\d:\d\d|00:00:\d{10})(?:\.\d{1,9})? "
-    rb"|\d: (?P<fatal>F) [\w./+-]{1,240}:\d{1,7}\] "  # TensorFlow
+    rb"(?:^|[\s\[:>])(?P<level>[EF])(?:\d{3,4}|\d{8})[ -](?:\d\d:\d\d:\d\d|00:00:\d{10})(?:\.\d{1,9})? "
+    rb"|(?:\d: |\[)(?P<fatal>F) (?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? )?[\w./+-]{1,240}:\d{1,7}\] "  # TensorFlow, PyTorch
 )
 _GAVE_UP = lazy_compile(
-    rb"\bCheck fail(?:ed|ure)\b|\bASSERT FAILED\b|\bfailed assertion [`']|\b[Aa]ssertion [`'\"(].{1,400} failed|\b[Aa]ssertion failed\b"
+    rb"\bC(?:heck|HECK)(?:_[A-Z]{2,7})? fail(?:ed|ure)\b|\bASSERT FAILED\b|\bfailed assertion [`']|\b[Aa]ssertion [`'\"(].{1,400} failed|\b[Aa]ssertion failed\b"
     rb"|\bpanicked at\b|^panic: |^fatal error: |^[Ff]atal: |\b[Ff]atal [Ee]rror\b|^Exception in thread \""
     rb"|\bLLVM ERROR: |^UNREACHABLE executed|^pure virtual method called|\bterminating due to uncaught exception"
     rb"|\b[Uu]n(?:caught|handled) exception\b|^terminate called |^libc\+\+abi: |^\*\*\* [A-Z][\w .]{2,60} \*\*\*$|^Aborted\b"
@@ -128,7 +128,7 @@ def _read(window: bytes, at: int) -> tuple[Structure, ...]:
 READERS: tuple[Reader, ...] = (
     Reader(
         name="fatal_line",
-        trigger=r"Check fail(?:ed|ure)|ASSERT FAILED|failed assertion [`']|[Aa]ssertion [`'\"(].*failed|[Aa]ssertion failed|panicked at |panic: "
+        trigger=r"C(?:heck|HECK)(?:_[A-Z]{2,7})? fail(?:ed|ure)|ASSERT FAILED|failed assertion [`']|[Aa]ssertion [`'\"(].*failed|[Aa]ssertion failed|panicked at |panic: "
         r"|[Ff]atal [Ee]rror|[Ff]atal: |Exception in thread \"|LLVM ERROR: |UNREACHABLE executed|pure virtual method called"
         r"|uncaught exception|Uncaught exception|nhandled exception|libc\+\+abi: |\bCRITICAL\b|\bFATAL\b|\bSEVERE\b|\bPANIC\b",
         read=_read,

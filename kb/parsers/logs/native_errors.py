@@ -41,10 +41,17 @@ _BSD = lazy_compile(
 _METAL = lazy_compile(
     rb"(?P<where>(?:-\[[^\]\n]{1,200}\]|[^\s:'\"]{1,400}):\d{1,7}): failed assertion [`'](?P<message>[^\n]{1,600}?)(?:'|$)"
 )
+# glog and abseil; TensorFlow; PyTorch, whose month has one digit or two, or whose level stands alone before the place
 _GLOG = lazy_compile(
-    rb"(?:(?:^|[\s\]:>\[])F(?:\d{4}|\d{8}) (?:\d\d:\d\d:\d\d|00:00:\d{10})(?:\.\d{1,9})? {1,8}(?:\d{1,9} )?|\d: F )"
+    rb"(?:(?:^|[\s\]:>\[])F(?:\d{3,4}|\d{8}) (?:\d\d:\d\d:\d\d|00:00:\d{10})(?:\.\d{1,9})? {1,8}(?:\d{1,9} )?|\d: F "
+    rb"|\[F (?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? )?)"
     rb"(?P<where>[\w./+-]{1,240}:\d{1,7})\] ?(?P<message>[^\n]{0,2000})"
 )
+# a macro's own line, without a logger: `file.cc:12: CHECK_EQ failed: a == b (3 vs 4)`
+_MACRO = lazy_compile(
+    rb"(?P<where>[\w./+-]{1,240}\.(?:cc?|cpp|cxx|cuh?|h|hpp|inl):\d{1,7}): (?P<message>CHECK(?:_[A-Z]{2,7})? failed: ?[^\n]{0,2000})"
+)
+_FAILED_CHECK = lazy_compile(rb"C(?:heck|HECK)(?:_[A-Z]{2,7})? fail")
 _CPP = lazy_compile(
     rb"libc\+\+abi(?:\.dylib)?: terminating (?:due to|with) uncaught (?:foreign )?exception"
     rb"(?: of type (?P<type>(?:[^\s:]|::){1,200}))?(?:: (?P<message>[^\n]{1,1000}))?"
@@ -131,8 +138,8 @@ def _read_assertion(window: bytes, at: int) -> tuple[Structure, ...]:
 
 def _read_fatal(window: bytes, at: int) -> tuple[Structure, ...]:
     """Read a fatal line of glog, abseil or TensorFlow, with the stack that glog prints below it."""
-    line, prefix, _ = _said(window, at)
-    found = _GLOG.search(plain(line))
+    line, prefix, told = _said(window, at)
+    found = _GLOG.search(plain(line)) or _MACRO.match(told)
     if found is None:
         return ()
     frames, end, headed = [], line_at(window, at)[1], False
@@ -147,7 +154,7 @@ def _read_fatal(window: bytes, at: int) -> tuple[Structure, ...]:
             )
             end = after
     fields: dict[str, Scalar] = {
-        "type": "check" if b"heck fail" in found["message"] else "fatal",
+        "type": "check" if _FAILED_CHECK.search(found["message"]) else "fatal",
         "message": text(found["message"], _MESSAGE),
         "where": _place(found),
         "frames": "\n".join(reversed(frames)),
@@ -227,7 +234,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         name="fatal_check",
-        trigger=r"Check fail(?:ed|ure): |F0000 00:00:\d",
+        trigger=r"C(?:heck|HECK)(?:_[A-Z]{2,7})? fail(?:ed|ure): |F0000 00:00:\d|\[F(?:\d{3,4} \d\d:| [\w./-]{1,240}:\d{1,7}\]| \d{4}-\d\d-\d\d)",
         read=_read_fatal,
         after=8192,
     ),

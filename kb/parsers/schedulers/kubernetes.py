@@ -93,13 +93,17 @@ _SHORT_OF: Final = re.compile(
     r"|exceeded its local ephemeral (storage) limit|Usage of (EmptyDir) volume"
 )
 _PROBLEMS: Final = (  # subject of a node's condition or reason; the first match counts
+    (
+        "corrected",
+        re.compile(r"(?i)(?<!un)corrected|(?<!un)correctable|\bCE memory|\bMemoryReadError\b|ext4.{0,4}warning"),
+    ),  # nothing is lost
     ("xid", re.compile(r"(?i)xid")),
     ("gpu_lost", re.compile(r"(?i)gpu.{0,3}(?:missing|lost|count)|fall?en off the bus")),
     ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?manager")),
     ("gpu_memory", re.compile(r"(?i)(?:gpu|dcgm|nvidia|dbe).{0,20}(?:ecc|remap|retire)|double.?bit|DBE\b")),
     ("gpu", re.compile(r"(?i)gpu|nvidia|dcgm|accelerat")),
     ("rdma", re.compile(r"\bIB|(?i:infiniband|rdma|roce|mlx5)")),
-    ("disk", re.compile(r"(?i)read-?only|ext4|xfs|ioerror|filesystem|nvme|storage")),
+    ("disk", re.compile(r"(?i)read-?only|ext4|xfs|bad.?block|ioerror|filesystem|nvme|storage")),
     ("hardware", re.compile(r"(?i)mce|memory.?(?:read)?.?error|\becc|hardware|cper")),
     ("agent", re.compile(r"(?i)frequent\w{0,20}restart|runtime|kubelet")),
     ("kernel", re.compile(r"(?i)kernel|deadlock|hung|lockup|oops")),

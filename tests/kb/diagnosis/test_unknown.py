@@ -156,5 +156,7 @@ def test_an_uncaught_exception_of_cpp_is_a_native_crash() -> None:
     for text in (thrown, "[rank2]: libc++abi: terminating due to uncaught exception of type lut::Full: slot 9\n"):
         (found,) = report(text, book).diagnoses
         assert (found.fault, found.title) == ("segfault", "Uncaught C++ exception on rank 2")
+    aborted = report(thrown + "Aborted (core dumped)\n", book).diagnoses[0]  # the abort is the same event
+    assert (aborted.fault, aborted.title) == ("segfault", "Uncaught C++ exception on rank 2")
     panic = "[rank2]: panic: slot 9\n[rank2]: \n[rank2]: goroutine 1 [running]:\n[rank2]: main.put()\n"
     assert report(panic, book).diagnoses[0].fault == UNKNOWN

@@ -41,7 +41,7 @@ _OTHER_START = lazy_compile(
     rb"|[\w.-]{1,64}:\d+:\d+ \[-?\d+\]|srun: |slurmstepd: |[=*#~-]{5}|\"\"\"|terminate called|frame #\d|Exception "
     rb"|wandb: |Killing subprocess|Process [\w-]+-\d+:|[ ]?iteration +\d+/|\s*\d+%\||Fatal Python error|Killed\b|Aborted\b"
     rb"|Original Traceback|Segmentation fault|The above exception was|During handling of|\[rank\d+\]:|Thread 0x|from user code:"
-    rb"|[ \t]{1,16}(?:at [\w.$/<>@-]{1,300}\(|\.\.\. \d{1,6} more)|Caused by: |\+-|\| |\xe2\x95"
+    rb"|[ \t]{1,16}(?:at [\w.$/<>@-]{1,300}\(|\.\.\. \d{1,6} more)|Caused by: |Command \"|\+-|\| |\xe2\x95"
 )
 _WRAPPED = lazy_compile(rb"'[^'\n]{2,400}'[ \t]*(?:\n|$)")  # what a message ends with that a terminal wrapped
 # a line of PyTorch's native logger, which puts the rank before its own level and time: `[rank0]:[W1209 09:20:54.3 file.cpp:9]`

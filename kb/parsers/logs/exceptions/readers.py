@@ -19,7 +19,7 @@ from kb.parsers.logs.exceptions.exception_line import (
 )
 from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
 from kb.parsers.logs.exceptions.glued import is_glued, read_glued
-from kb.parsers.logs.exceptions.java import OPENING, with_causes
+from kb.parsers.logs.exceptions.java import OPENING, with_causes, with_quoted
 from kb.parsers.logs.exceptions.json_lines import (
     MAX_ABOVE,
     failure_in_member,
@@ -102,7 +102,7 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     elif _logged_import(window, line_start(window, at), raised.name):
         shared["logged"] = "yes"
     links = links_before(window, at, voice)
-    return to_structures(window, with_nested(window, raised, voice), prefix, links, shared)
+    return to_structures(window, with_quoted(window, with_nested(window, raised, voice)), prefix, links, shared)
 
 
 def _logged_mildly(line: bytes, window: bytes, after: int) -> bool:
@@ -253,7 +253,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     member = failure_in_member(line, _lines_above(window, at)) if is_member(line) else None
     rest = member[0] if member is not None else rest
     opening = OPENING.match(rest)
-    rest = rest[opening.end() :] if opening else rest
+    rest = rest[opening.end() :].rstrip(b'"' if opening[0].endswith(b'"') else b"") if opening else rest
     exception = match_exception(rest, after_frame=False)
     if exception is None or not _is_exception_name(*exception[:2]):
         return ()
@@ -280,6 +280,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     raised = read_exception(told, (at, after), exception, voice, frames)
     found = with_nested(told, raised, voice)
     found = with_causes(window, raised, voice) if len(found) == 1 and not raised.frames else found
+    found = with_quoted(told, found)
     links = links_before(window, start, voice)
     return to_structures(window, found, _with_rank(prefix, line.partition(exception[1])[0]), links, shared)
 

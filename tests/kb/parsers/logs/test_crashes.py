@@ -36,6 +36,12 @@ from tests.support.parsing import one, structures
             "SIGSEGV",
             "*** SIGSEGV received at time=1777691045 on cpu 3 ***",
         ),
+        (
+            "*** Signal 11 (SIGSEGV) (0x3e8) received by PID 4660 (pthread TID 0x7f01), stack trace: ***\n",
+            "SIGSEGV",
+            "*** Signal 11 (SIGSEGV) (0x3e8) received by PID 4660 (pthread TID 0x7f01), stack trace: ***",
+        ),
+        ("[3]:  what():  deque::at\n", "SIGABRT", "deque::at"),
         ("[3]:!!!!!!! Segfault encountered !!!!!!!\n", "SIGSEGV", "!!!!!!! Segfault encountered !!!!!!!"),
         (
             "python3[771]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libnccl.so.2[7f00+90]\n",
@@ -77,7 +83,16 @@ def test_what_of_another_rank():
     assert one(READERS, text).fields["what"] == "std::bad_alloc: std::bad_alloc"
 
 
-@pytest.mark.parametrize("line", ["use free(): it releases memory", "caught signal handler installed", "(core dumped)"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "use free(): it releases memory",
+        "caught signal handler installed",
+        "(core dumped)",
+        "the text of what(): is cut",
+        "  what():",
+    ],
+)
 def test_no_crash(line):
     """The same words within other sentences are not a crash."""
     assert structures(READERS, line + "\n") == []

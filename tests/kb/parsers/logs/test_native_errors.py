@@ -60,6 +60,28 @@ def test_message(text: str, name: str, message: str, where: str, function: str) 
     assert fields["signal"] == "SIGABRT"
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "message", "where"),
+    [
+        ("[F407 10:16:40.123456 pool.cpp:301] queue not empty\n", "fatal", "queue not empty", "pool.cpp:301"),
+        ("[rank2]:[F1107 10:16:40.123456 pool.cpp:301] queue not empty\n", "fatal", "queue not empty", "pool.cpp:301"),
+        ("[F 2026-04-07 10:16:40.123 agent.cc:44] store closed\n", "fatal", "store closed", "agent.cc:44"),
+        ("[F agent.cc:44] store closed\n", "fatal", "store closed", "agent.cc:44"),
+        (
+            "/src/graph.cc:120: CHECK_EQ failed: lhs == rhs (3 vs 4)\n",
+            "check",
+            "CHECK_EQ failed: lhs == rhs (3 vs 4)",
+            "/src/graph.cc:120",
+        ),
+    ],
+)
+def test_fatal_lines_of_other_loggers(text: str, name: str, message: str, where: str) -> None:
+    """PyTorch's logger pads no month, others give the level alone or no level at all."""
+    fields = one(READERS, text).fields
+    assert (fields["type"], fields["message"], fields["where"]) == (name, message, where)
+    assert error_level(text.rstrip().encode()) == "fatal"
+
+
 def test_a_failed_check_has_the_functions_of_its_stack() -> None:
     """The frames of glog's logger are left out; the innermost is last; the rank is that of the prefix."""
     text = (
