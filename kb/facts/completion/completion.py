@@ -14,7 +14,13 @@ from typing import Literal
 
 from kb.facts.completion.announced_steps import announced_steps
 from kb.facts.completion.final_results import last_results
-from kb.facts.completion.last_epochs import closed_last_epoch, last_evaluation, whole_last_epoch
+from kb.facts.completion.last_epochs import (
+    closed_last_epoch,
+    ended_last_epoch,
+    gives_score,
+    last_evaluation,
+    whole_last_epoch,
+)
 from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.log.run_ends import (
     asked_by_platform,
@@ -163,6 +169,9 @@ def _inferred_end(facts: Facts, index: int) -> Mapping[str, EndSign]:
     if (last := whole_last_epoch(lines, start)) is not None and _is_last(facts, index, last.offset, last.line):
         what = f"the log ends with all that each of its {last.count} epochs prints"
         return {"completed": EndSign(what, index, last.offset, last.line[:_SHOWN])}
+    if (last := ended_last_epoch(lines)) is not None and _is_last(facts, index, last.offset, last.line):
+        what = f"the log ends with the end of the last of {last.count} epochs"
+        return {"completed": EndSign(what, index, last.offset, last.line[:_SHOWN])}
     over = last_evaluation(list(kept_lines(summary)))
     if over is not None and _is_last(facts, index, *over):
         what = "the evaluation after the last step, one step before it would be due"
@@ -224,7 +233,12 @@ def _closed(stream: StreamFacts, last: int) -> bool:
     """Whether a log shows the usual activity after the last step, which it reached at this offset."""
     if any(item.offset > last and item.fields.get("event") == "save_end" for item in stream.checkpoints):
         return True
-    return any(at >= last and closes(line) for at, line in tail_lines(stream.summary))
+    after = [(at, line) for at, line in tail_lines(stream.summary) if at >= last and line.strip()]
+    if any(closes(line) for _, line in after):
+        return True
+    scored = bool(after) and after[-1][0] > last and gives_score(after[-1][1])
+    # where there are epochs, the steps may be those of one of them, and scores end each
+    return scored and not any("epoch" in line.lower() for _, line in (*head_lines(stream.summary), *after))
 
 
 def cut_short(facts: Facts) -> bool:

@@ -38,6 +38,10 @@ _NAME = (
 _VALUE = r" ?[:=]? ?\d[\d.]{0,20} ?%?"
 _SCORE = lazy_compile(rf"(?i)\W{{0,8}}{_NAME}{_VALUE}(?:[\s,;|]{{1,4}}{_NAME}{_VALUE}){{0,7}}\W{{0,3}}")
 _EPOCH = lazy_compile(r"(?i)\bepochs?\b\W{0,3}(\d{1,6}) ?/ ?(\d{1,6})(?![\d/.])")
+_OVER = lazy_compile(
+    r"(?i)\W{0,8}(?:end[ -]of[ -]epoch|finished epoch|epoch)\b\W{0,3}(\d{1,6})\b(?:(?: ?/ ?| of )\d{1,6})?(?: (?:is |has |was )?(?:finished|completed?|done|ended|over))?\W{0,8}"
+)
+_OVER_WORDS = ("end of epoch", "end-of-epoch", "finished", "complete", "done", "ended", "over")
 _COUNTED = lazy_compile(r"[A-Za-z\d]")
 _HEADER = 100  # characters at most of a line that heads an epoch
 _ANY_FIGURE = lazy_compile(r"[A-Za-z)\]] ?[:=] ?-?\d")
@@ -106,6 +110,36 @@ def whole_last_epoch(lines: Sequence[tuple[int, str]], start: Iterable[tuple[int
         }
     after = {_form(line) for _, line in said[at + 1 :]}
     return LastEpoch(*said[at], total) if each <= after <= forms and (after or not headed) else None
+
+
+def ended_last_epoch(lines: Sequence[tuple[int, str]]) -> LastEpoch | None:
+    """Return the last line, if it says that the last of all epochs is over, and each earlier epoch ended with such a line.
+
+    `Epoch 4/4` heads an epoch, and `end of epoch 4` is the last that it prints: right below, the next one is headed.
+    """
+    said = _said(lines)
+    if not said or (number := _over(said[-1][1])) is None:
+        return None
+    heads = {at: (int(found[1]), int(found[2])) for at, (_, line) in enumerate(said) if (found := _header(line))}
+    totals = {total for _, total in heads.values()}
+    ended = [(at, epoch) for at, (_, line) in enumerate(said[:-1]) if (epoch := _over(line)) is not None]
+    whole = totals == {number} and [*heads.values()][-1][0] == number
+    closed = [heads.get(at + 1, (0, 0))[0] == epoch + 1 for at, epoch in ended]
+    return LastEpoch(*said[-1], number) if whole and closed and all(closed) else None
+
+
+def _over(line: str) -> int | None:
+    """Return the number of the epoch that a line says is over, and nothing else."""
+    text = line[:_HEADER].strip()
+    if "poch" not in text or not any(word in text.lower() for word in _OVER_WORDS):
+        return None
+    found = _OVER.fullmatch(text) if len(line) <= _HEADER else None
+    return int(found[1]) if found is not None else None
+
+
+def gives_score(line: str) -> bool:
+    """Whether a line consists of the names of scores and their numbers."""
+    return _SCORE.fullmatch(line[:_CUT].strip()) is not None
 
 
 def _before_first(start: Sequence[tuple[int, str]]) -> Iterable[tuple[int, str]]:

@@ -12,11 +12,12 @@ from kb.facts.job_facts import Facts
 from kb.facts.log.chained_exceptions import structure_start, wrapped_in
 from kb.facts.patterns.signals import PatternResult, Signal
 from kb.facts.patterns.structure_tests import exception_test, fits, line_passes, searches, slashed, structure_test
+from kb.facts.steps.returns import follows_returns
 from kb.model import Resource, Structure
 from kb.parsers.logs.recoveries import quoted
 from kb.plugin import Observed, Plugged, plugin_key
 from kb.rulebase.rule import MEASURED, DetectorTest, Pattern, PluginTest, Rule, SeriesTest
-from kb.scanning.summary import Place
+from kb.scanning.summary import Place, tail_lines
 
 if TYPE_CHECKING:
     from kb.metrics.series_detectors.finding import SeriesFinding
@@ -210,6 +211,8 @@ class PatternLookup:
         from kb.metrics.series_detectors.detect import detect  # noqa: PLC0415 - many logs have no series
 
         for index, summary in series:
+            if test.name == "loss_spike" and follows_returns(tail_lines(summary)):
+                continue
             for found in detect(test.name, summary.series.points, test.params):
                 yield index, found
 

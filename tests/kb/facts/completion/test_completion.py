@@ -287,3 +287,19 @@ def test_a_write_that_is_tried_again_and_done_is_not_lost(line: str, later: str,
     """It says so itself, and a later line reports the same write as done."""
     found = of(tailed(stream(points=steps(1, 20)), f"{line}\n{later}\n{DONE}"))
     assert bool(found.against) is lost
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "expected"),
+    [
+        ("", "BLEU: 31.2\nROUGE-L: 40.8\n", "completed"),
+        ("", "BLEU: 31.2\nloading the next part\n", "unknown"),
+        ("Epoch 1\n", "BLEU: 31.2\n", "unknown"),  # the bar may be that of one epoch, which ends with scores
+        ("", "loading the scores\n", "unknown"),
+    ],
+)
+def test_scores_after_the_last_step_close_the_run(head: str, tail: str, expected: str) -> None:
+    """Only as the last line, and only where the steps are not those of an epoch."""
+    points = [replace(point, total=20) for point in steps(1, 20)]
+    found = of(replace(tailed(stream(points=points), tail, points[-1].offset + 10), head=head))
+    assert found.how == expected

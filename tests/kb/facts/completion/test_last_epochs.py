@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.completion.last_epochs import closed_last_epoch, last_evaluation, whole_last_epoch
+from kb.facts.completion.last_epochs import (
+    closed_last_epoch,
+    ended_last_epoch,
+    last_evaluation,
+    whole_last_epoch,
+)
 
 
 def lines(*texts: str) -> list[tuple[int, str]]:
@@ -186,3 +191,36 @@ def test_an_evaluation_one_step_before_it_is_due_is_that_of_the_last_step() -> N
 def test_other_evaluations_prove_no_end(texts: list[str]) -> None:
     """Evaluations on schedule, too few, or followed by steps."""
     assert last_evaluation(lines(*texts)) is None
+
+
+def headed(first: int, last: int, total: int, *after: str) -> list[str]:
+    """Epochs with a header and a line at their end, and further lines behind each end."""
+    return [
+        text
+        for n in range(first, last + 1)
+        for text in (f"=== Epoch {n}/{total} ===", f"loss 0.{n}", f"==end-of-epoch {n}==", *after)
+    ]
+
+
+def test_the_end_of_the_last_epoch_is_the_last_line() -> None:
+    """Each earlier epoch ended with such a line, right above the header of the next."""
+    found = ended_last_epoch(lines(*headed(2, 4, 4)))
+    assert found is not None
+    assert (found.count, found.line) == (4, "==end-of-epoch 4==")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        headed(1, 3, 4),
+        headed(2, 4, 4, "checking the epoch"),
+        headed(2, 4, 4, "checking the epoch")[:-1],  # what each epoch still does is missing
+        headed(4, 4, 4),  # no earlier epoch shows what follows an end
+        ["end of epoch 3", "end of epoch 4"],
+        [*headed(1, 2, 2), *headed(2, 4, 4)],  # of two trainings
+        [*headed(2, 4, 4)[:-1], "epoch 4/4 loss: 0.2 done"],
+    ],
+)
+def test_the_end_of_an_epoch_alone_proves_nothing(said: list[str]) -> None:
+    """An earlier epoch, one after whose end more is due, and ends without headers."""
+    assert ended_last_epoch(lines(*said)) is None

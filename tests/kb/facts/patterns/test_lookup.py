@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kb.facts.log.stream_facts import StreamFacts
@@ -239,6 +241,15 @@ def test_a_detector_gives_a_signal_at_its_point() -> None:
     found = seen(Pattern("line", detect=DetectorTest("loss_not_finite")), stream(points=bad), stream(points=bad[:5]))
     assert [(s.stream, s.iteration, s.kind, s.offset) for s in found.signals] == [(0, 6, "series", 600)]
     assert found.signals[0].captures["value"] == "nan"
+
+
+def test_a_loss_that_follows_returns_has_no_level_to_leave() -> None:
+    """The same losses are a jump where the lines have no returns of episodes."""
+    jump = [*steps(101, 140, loss=2.0), *steps(141, 160, start=9000, loss=90.0)]
+    said = "".join(f"episode={n} return=-4.5 loss=90.0\n" for n in range(4))
+    pattern = Pattern("line", detect=DetectorTest("loss_spike"))
+    assert seen(pattern, stream(points=jump)).count
+    assert not seen(pattern, replace(stream(points=jump), tail=said, tail_offset=8000)).count
 
 
 def test_the_number_of_ranks_comes_from_the_job_or_the_streams() -> None:
