@@ -251,7 +251,7 @@ def _ended_before(rival: Finding, stop: Finding, facts: Facts) -> bool:
     stream = facts.streams[stop.first.stream]
     if stream.summary.ref.kind != "event":
         own = stop.fault.id in STOPS and rival.first.stream == stop.first.stream
-        return own and stream.silent_since_main(stop.first.offset)
+        return own and not _next_attempt(rival, stop, facts) and stream.silent_since_main(stop.first.offset)
     if stop.first.time is None:
         return False
     return stop.first.time - facts.last_line_time() > max(LATE, PAUSES * facts.longest_pause())

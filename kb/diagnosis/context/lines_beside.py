@@ -30,7 +30,10 @@ _OF_SERVICES = frozenset({"external_network", "access_denied"})
 _ADAPTER = lazy_compile(
     r"(?<![\w/.])((?:mlx[45]_(?:bond_)?\d{1,2}|ib[ps]\d\w{1,12}|roce\w{2,12}|rdmap\w{2,12}|bnxt_re\d{1,2}|irdma\d{1,2}|ionic_\d{1,2}|hns_\d{1,2})(?::\d{1,2})?)(?![\w.])"
 )
-_HOST = lazy_compile(r"(?:\bhttps?://|\bhost=['\"])([\w-]{1,60}(?:\.[\w-]{1,60}){1,6})(?![\w@.-])")
+# a host that was asked, and none of an address at which to read more
+_HOST = lazy_compile(
+    r"(?:\bhttps?://|\bhost=['\"])(?!docs\.|[\w.-]{0,60}\.readthedocs\.|github\.com/[\w./-]{1,120}/(?:issues|wiki|blob)\b)([\w-]{1,60}(?:\.[\w-]{1,60}){1,6})(?![\w@.-])"
+)
 # a module path of at least three parts behind the word, as in `Parameter at index 8 with name h.3.mlp.weight`
 _PARAMETER = lazy_compile(
     r"\b(?i:param(?:eter)?|weight|buffer|layer|module)s?\b(?: at index \d{1,9})?(?: with)?(?: name| named| called)?[ :=]{1,3}"

@@ -46,8 +46,8 @@ def _stopped(best: Finding, facts: Facts) -> Iterator[float]:
     first = best.first
     if best.fault.id not in STOPS or first.kind != "line":
         return
-    for _, line in lines_between(facts.streams[first.stream].summary, first.offset - _REPORT + 1, first.offset):
-        if _OF_REPORT.match(line):
-            time = find_time(line.encode("utf-8", "replace"))
-            if time is not None:
-                yield time
+    above = lines_between(facts.streams[first.stream].summary, first.offset - _REPORT + 1, first.offset)
+    for line in [line for _, line in above if _OF_REPORT.match(line)][-1:]:  # those before are of earlier jobs
+        time = find_time(line.encode("utf-8", "replace"))
+        if time is not None:
+            yield time

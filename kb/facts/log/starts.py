@@ -24,6 +24,9 @@ _LEAST_TEXT = 16  # characters, without time and prefixes; a shorter line may be
 _FIRST, _NEARLY_FIRST = 2, 10  # a start begins with one of this many first lines, after a pause with one of so many
 _TABLE = lazy_compile(r" FAILED$|^(?:Failures:|Root Cause|[-=*#~]{5})")  # of a launcher that ends, and rulers
 _WARNS = lazy_compile(r"(?i)warn|error|deprecat|fail|retry")
+_REPORT = (
+    "The output (if any) is above this job summary."  # ends LSF's report of one job; jobs of one name may share a file
+)
 _AGAIN = 3  # lines of the start, in their order, that another start repeats
 _LEAST_AGAIN = 2  # the same after a step, in any order
 _END = 24  # characters at the end of a line, which hold no time
@@ -56,7 +59,7 @@ def later_starts(summary: StreamSummary, course: Course, *, alone: bool = False)
     After a failure, a launcher's line is enough. Otherwise, the log repeats its first lines after steps, after a
     reported end, or after a failure: behind a pause, if the log is of one process (`alone`), or where the first run
     made steps and printed its start once. Or the count of steps falls back where lines show a start, or behind a
-    launcher's report that its workers failed. Other starts do not count: ranks print theirs at different times, and
+    launcher's report that its workers failed; or a scheduler's report of an earlier job ends. Other starts do not count: ranks print theirs at different times, and
     a program may load or build the same part twice.
     """
     failed = sorted(course.failed)
@@ -64,6 +67,7 @@ def later_starts(summary: StreamSummary, course: Course, *, alone: bool = False)
     found = [(mark.offset, "launch") for mark in summary.marks if mark.stage == "launch"] if failed else []
     if (failed or work) and _may_repeat(summary):
         found += [(at, "lines") for at in _repeated(summary, course, min([*failed[:1], *work[:1]]))]
+    found += [(at, "report") for at in after_reports(summary)]
     found += [(at, "count") for at in (*_fallen(summary.marks, course), *_fallen_back(course))]
     starts: list[int] = []
     low = 0
@@ -73,10 +77,21 @@ def later_starts(summary: StreamSummary, course: Course, *, alone: bool = False)
     for at, how in sorted(found):
         ended, worked = _between(failed, low, at), _between(work, low, at)
         apart = how == "lines" and ended and (alone or _is_quiet(summary, at))
-        if ended if how == "launch" else worked or apart:
+        if how == "report" or (ended if how == "launch" else worked or apart):
             low = at
             starts.append(at)
     return tuple(starts)
+
+
+def after_reports(summary: StreamSummary) -> Iterator[int]:
+    """Yield the offsets at which a log goes on after a scheduler's report that ends the log of one job."""
+    if _REPORT not in summary.head and _REPORT not in summary.tail:
+        return
+    ended = False
+    for at, line in kept_lines(summary):
+        if ended and line.strip():
+            yield at
+        ended = line.strip() == _REPORT or (ended and not line.strip())
 
 
 def _speaks_long(summary: StreamSummary, failed: int) -> bool:

@@ -15,7 +15,7 @@ from kb.facts.log.lived_with import LogExceptions, spans_lived_with
 from kb.facts.log.run_ends import of_one_process, stops_as_planned
 from kb.facts.log.script_commands import complains, goes_on, reports_trouble
 from kb.facts.log.stages import Offsets, Stages
-from kb.facts.log.starts import Course, begun_again, later_starts
+from kb.facts.log.starts import Course, after_reports, begun_again, later_starts
 from kb.facts.log.turned_to_nan import TurnedColumn, turned_to_nan
 from kb.facts.steps.epoch_counts import formats_in_epochs, furthest
 from kb.facts.steps.training_series import BAR, REDRAWN, steps_over_epochs, training_series
@@ -306,15 +306,15 @@ class StreamFacts:
         return next((at for at, line in head_lines(self.summary) if line in lines), None) if lines else None
 
     def started_again(self, offset: int) -> int | None:
-        """Return the offset after `offset` at which the program starts again: another attempt, appended to the same log.
+        """Return the offset after `offset` at which the program, or another job, starts again in the same log.
 
-        None before the first step, where each rank starts, unless the log is of one rank; and if a launcher started its
-        workers again: what fails then may follow from what failed before.
+        None if each rank may start there (before the first step, no scheduler's report), or a launcher started its workers again.
         """
         stepped = bool(self._point_offsets) and self._point_offsets[0] <= offset
         again = next((at for at in (self._starts if stepped else self._starts_alone) if at > offset), None)
         launchers = (item.offset for item in self.summary.structures if item.kind in LAUNCHERS)
-        return None if again is None or any(at < again for at in launchers) else again
+        again = None if again is None or any(at < again for at in launchers) else again
+        return min((at for at in (again, *after_reports(self.summary)) if at is not None and at > offset), default=None)
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -320,3 +320,12 @@ def test_what_a_server_has_no_space_for_is_not_sought_on_the_node(base: tuple[Kn
 
     assert "server tracker.lab:8080" in text
     assert "df -h" not in text
+
+
+def test_a_folder_in_place_of_a_file_is_not_called_missing(base: tuple[Knowledge, Matcher]) -> None:
+    """It is there."""
+    raised = "Traceback (most recent call last):\n  File \"/srv/fit/train.py\", line 90, in main\n    read(path)\nIsADirectoryError: [Errno 21] Is a directory: '/data/set7'\n"
+    folder = words(report(base, train=raised))
+
+    assert "/data/set7 is a folder" in folder
+    assert "exists" not in folder

@@ -91,6 +91,8 @@ def test_a_device_that_fails_is_not_looked_for_in_the_code(base: tuple[Knowledge
         ("start: model=acme/tiny-2b reward_model=acme/judge\nhuggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.\n", ""),
         ("start: model=acme/tiny-2b steps=9\nPermissionError: [Errno 13] Permission denied: '/media/disk7/runs'\n", ""),
         ("start: model=checkpoints/tiny\nhuggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.\n", ""),
+        ("wandb: ERROR Run initialization has timed out\nwandb: ERROR see https://docs.wandb.ai/guides/start or https://wandb.acme.example/up\nwandb.errors.CommError: Run initialization has timed out\n", "A line beside it names wandb.acme.example."),
+        ("wandb: ERROR Run initialization has timed out\nwandb: ERROR see https://docs.wandb.ai/guides/start\nwandb.errors.CommError: Run initialization has timed out\n", ""),
         ('Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f3a9c1c0740 (most recent call first):\n  File "/venv/lib/python3.11/site-packages/shards/reader.py", line 60 in open\n', "The code was at site-packages/shards/reader.py:60 in open."),
     ],
 )  # fmt: skip
