@@ -558,12 +558,12 @@ def large_figures(measured: list[list[Row]]) -> str:
     plain, deep = [row[END_TO_END] for row in rows], [row[DEEP] for row in rows]
     beside = [row.get(f"ripgrep -j2, {FROZEN}", Row("")) for row in rows]
     faster = _listed(f"{own.rate / rg.rate:.1f}" for own, rg in zip(plain, beside, strict=True) if rg.rate)
-    compared = f", {faster} times the speed of `rg -j2`" if all(rg.rate for rg in beside) else ""
+    compared = f", {faster} times as fast as `rg -j2`" if all(rg.rate for rg in beside) else ""
     parts = [
-        f"By the clock of a machine with {os.cpu_count()} processors (`make bench-full`),",
-        f"{_listed(f'{row.size / 1e9:.1f}' for row in plain)} GB take {_listed(f'{row.seconds:.0f}' for row in plain)} s{compared}, and",
-        f"{_listed(f'{row.seconds:.0f}' for row in deep)} s with `--deep`. A process takes at most {_listed(map(_peak, plain))} MB of memory,",
-        f"with `--deep` {_listed(map(_peak, deep))} MB.",
+        f"Wall-clock time on a machine with {os.cpu_count()} processors (`make bench-full`):",
+        f"{_listed(f'{row.size / 1e9:.1f} GB take {row.seconds:.0f} s' for row in plain)}{compared}.",
+        f"With `--deep`, they take {_listed(f'{row.seconds:.0f} s' for row in deep)}.",
+        f"A process uses at most {_listed(f'{_peak(row)} MB' for row in plain)} of memory, with `--deep` {_listed(f'{_peak(row)} MB' for row in deep)}.",
     ]
     return textwrap.fill(" ".join(parts), 140, break_long_words=False, break_on_hyphens=False)
 

@@ -37,9 +37,9 @@ class JobWatcherSettings:
     timeouts: bool = True
     """Include jobs that ran into their time limit."""
     catch_up: Seconds = 21600.0
-    """How far back ends are picked up after Signalbox was down; 7 days at most."""
+    """How far back Signalbox looks for ended jobs after an outage; 7 days at most."""
     most: int = 50
-    """The most diagnoses started in one check."""
+    """Maximum number of diagnoses started in one check."""
 
     def __post_init__(self) -> None:
         if self.every < 1:

@@ -152,7 +152,7 @@ def how_to_settle(report: Report) -> tuple[str, str]:
         return "", ""
     if gap.asked.isdecimal():
         command = f"sacct -j {gap.asked} --format=JobID,State,ExitCode,End"
-        return "Ask Slurm: COMPLETED with exit code 0:0 is a normal end, RUNNING is none yet.", command
+        return "Ask Slurm: COMPLETED with exit code 0:0 means a normal end, RUNNING that it has not ended.", command
     ways = "sacct -j <job>, kubectl get job <name>"
     return f"Ask the job's scheduler for its state and exit code ({ways}), or see whether its processes still run.", ""
 

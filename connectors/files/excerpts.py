@@ -84,7 +84,7 @@ class LineFilter:
         excerpt.skip(len(block) - done)
 
     def _spans(self, block: bytes, every: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield the disjoint spans of whole lines to keep, in order, and whether rules look for them."""
+        """Yield the spans of whole lines to keep, in order and without overlap; the flag tells whether a rule needs the span."""
         end = 0
         for start, stop in self._wanted(block):
             yield from self._samples(block, end, start, every)

@@ -130,7 +130,7 @@ def is_python(process: Process) -> bool:
 
 
 def is_signalbox(process: Process) -> bool:
-    """Whether the process is a command of Signalbox, such as another watch of the same logs, judging by its program or module."""
+    """Whether the process runs a Signalbox command, such as another `watch`, judging by its program or module."""
     told = words(process)[:4]
     if any(word.rpartition("/")[2] == "signalbox" for word in told[:2]):
         return True

@@ -163,7 +163,7 @@ class LokiCounts:
     def _origins(self, start: int, end: int) -> tuple[list[str], list[Labels]]:
         """The labels of origins that all streams have, and groups of streams whose volumes fit into one answer.
 
-        The index leaves out streams without a label that is asked for.
+        The index omits streams that lack a requested label.
         """
         path = url_path("loki", "api", "v1", "series")
         series = self._queries.listed(path, {"match[]": selector(self._streams)}, start, end)

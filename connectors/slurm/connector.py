@@ -197,7 +197,7 @@ class Slurm:
             start = end - (end - start) / 4
 
     def _records(self, runs: Sequence[SlurmRun], deadline: Deadline, whole: str = "") -> tuple[JobRecord, ...]:
-        """The records of runs. Runs of one id are attempts of one job; a heterogeneous job is one record if its id was requested."""
+        """The records of runs. Runs with the same id are attempts of one job; a heterogeneous job is one record if its id was requested."""
         jobs: dict[str, list[SlurmRun]] = {}
         for run in runs:
             together = run.het is not None and whole == str(run.het[0])

@@ -1,4 +1,4 @@
-"""Digests one rank's collective trace to what comparing ranks needs: a few kilobytes instead of megabytes.
+"""Reduces one rank's collective trace to what is needed to compare ranks: a few kilobytes instead of megabytes.
 
 There is one lane per process group: which operation had which number (as an index into the shapes), its outcome, the
 unfinished ones with their times, and the counts of sends and receives by pair. Bounded, and created where the dump is

@@ -67,7 +67,7 @@ def earlier_failures(facts: Facts) -> Iterator[EndLine]:
 
 
 def _closing_lines(facts: Facts) -> Iterator[EndLine]:
-    """Yield the lines that show that the training loop of a log is over, and that its processes exit."""
+    """Yield the lines which show that training is over and the processes are exiting."""
     for index, stream in enumerate(facts.streams):
         if stream.summary.ref.kind != "job" or not stream.points:
             continue

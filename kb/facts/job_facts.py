@@ -102,7 +102,7 @@ class Facts:
         self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
 
     def _is_foreign(self, index: int, event: Structure) -> bool:
-        """Whether a scheduler's text among the logs names another job than this one, whose id is known."""
+        """Whether a scheduler's text among the logs names a different job. The id of this one must be known."""
         job = str(event.fields.get("job") or "")
         printed = self.streams[index].summary.ref.kind != "event"
         return printed and bool(job) and bool(self._own_jobs) and job not in self._own_jobs

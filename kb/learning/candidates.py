@@ -1,4 +1,4 @@
-"""Writes what was chosen from resolved incidents down as a candidate: patterns, lines, texts, and what a reviewer should know."""
+"""Turns what was chosen from resolved incidents into a candidate: patterns, lines, texts, and notes for the reviewer."""
 
 from __future__ import annotations
 

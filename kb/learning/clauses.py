@@ -260,7 +260,7 @@ def _others(kind: str, word: str, texts: Sequence[str]) -> bool:
 
 
 def _holder_named(pieces: Sequence[Piece], index: int) -> str:
-    """The kind of thing whose own name a word is, as in "column views has": what is said of it comes behind it; else empty."""
+    """The kind of thing that a word names, as in "column views has", where the statement follows the name; else empty."""
     behind = next((piece.word.lower() for piece in pieces[index + 1 : index + 4] if piece.word), "")
     kind = kind_before(pieces, index)
     own = pieces[index].word.lower()

@@ -189,7 +189,7 @@ def _pattern(rule: Rule, pattern: Pattern, places: Positions) -> Iterator[Fault]
 
 
 def _full_syntax(pattern: Pattern) -> Iterator[tuple[str, str]]:
-    """Return the regexes that are not searched for in every line, by the path of their key."""
+    """Return the regexes that are tried only on some lines; keys are their paths in the rule."""
     found: list[tuple[str, str | None]] = [
         ("confirm", pattern.confirm),
         ("not_line", pattern.not_line),

@@ -1,7 +1,7 @@
 """Estimates how likely each event is to indicate the failure: its features, weighed, then weighed again beside the likeliest events.
 
-The first pass takes an event by itself. The second knows the first one's estimates of all events: other events of the likeliest one's
-node gain, those of another node at another time lose, and a consequence counts if nothing better was printed.
+The first pass rates each event by itself. The second pass uses these ratings: events on the node of the likeliest event gain, events on
+another node at another time lose, and a consequence counts only if nothing better was printed.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def open_end(done: Progress, facts: Facts, *, troubled: bool = False) -> str:
         return f"its logs end with a save{reached}, and show neither an error nor what came next"
     if step is not None:
         of = f" of {total}" if total else ""
-        calm = f"{_broken(streams, step)} without an error, so it still runs, or was stopped without a message{_age(done, facts)}"
+        calm = f"{_broken(streams, step)} without an error, so it is still running, or was stopped without a message{_age(done, facts)}"
         return f"its steps end at {step}{of}{_and_then(troubled) if troubled else calm}"
     return ""
 

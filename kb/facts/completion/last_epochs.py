@@ -205,7 +205,7 @@ def _last_summary(
 
 
 def _last_step(said: Sequence[tuple[int, str]], start: Iterable[tuple[int, str]]) -> tuple[int, int, list[int]] | None:
-    """Return the same for the last line of a step in the last of all epochs, after which the next one would be too far."""
+    """Return the same for the last step line of the last epoch, if the next step would be beyond the end."""
     steps = [(at, *told) for at, (_, line) in enumerate(said) if (told := _step(line))]
     if not steps:
         return None

@@ -40,7 +40,7 @@ def paddle(last: int, total: int) -> str:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (steps(20, 500), "its steps end at 20 of 500 without an error, so it still runs, or was stopped"),
+        (steps(20, 500), "its steps end at 20 of 500 without an error, so it is still running, or was stopped"),
         (
             steps(20, 500).rpartition("1.5E+00")[0] + "nan |\n",
             "its steps end at 20 of 500, with a loss of nan but without an error",
