@@ -73,7 +73,7 @@ def carried(root: Path, name: str) -> Carried:
     evidence = from_bundle(_known, folder, workers=1)
     began = perf_counter()
     refs = [stream.ref for stream in evidence.streams if stream.ref.group == "logs"]  # as the product does
-    mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1)
+    mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1, windowed=True)
     ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, refs, strict=True)]
     twin = (
         tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables

@@ -17,6 +17,7 @@ from bot.diagnosis.scan_pool import DEFAULTS, OVERLAP, ScanOptions, ScanTask
 from bot.diagnosis.template_pool import MinedTables, Mining, Part, TableMerge, TemplateTask
 from bot.rulebase.loader import Knowledge
 from kb.model import Gap, StreamRef
+from kb.scanning.limits import SummaryLimits, limits_for
 from kb.scanning.matcher import Matcher
 from kb.scanning.summary import StreamSummary
 from kb.templates.table import TemplateTable
@@ -49,7 +50,8 @@ class OnePass:
     ) -> tuple[StreamSummary, ...]:
         """See `scan_pool.scan_all`. The logs among the streams are mined, too."""
         speaker = template_pool.shared_speaker(refs)
-        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year, speaker)]
+        limits = limits_for(len(refs))
+        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year, speaker, limits)]
         tasks.sort(key=lambda task: -task.scan.size)  # so that no worker is left with a large one at the end
         workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
         total = sum(task.scan.size + template_pool.EACH for task in tasks)
@@ -84,12 +86,14 @@ def _has_templates(ref: StreamRef) -> bool:
     return ref.group == "logs"
 
 
-def _tasks(index: int, ref: StreamRef, year: int | None, speaker: re.Pattern[bytes] | None) -> list[OnePassTask]:
+def _tasks(
+    index: int, ref: StreamRef, year: int | None, speaker: re.Pattern[bytes] | None, limits: SummaryLimits
+) -> list[OnePassTask]:
     """Cut a stream as the miner does: the cuts change nothing in a summary, but limit how many lines are examined for templates."""
     if not _has_templates(ref):
-        return [OnePassTask(task, None) for task in scan_pool.shards(index, ref, year)]
+        return [OnePassTask(task, None) for task in scan_pool.shards(index, ref, year, limits)]
     return [
-        OnePassTask(ScanTask(index, ref, task.start, task.stop, year), task)
+        OnePassTask(ScanTask(index, ref, task.start, task.stop, year, limits), task)
         for task in template_pool.shards(index, ref, year, template_pool.SHARD, speaker)
     ]
 

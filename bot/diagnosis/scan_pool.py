@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from bot.rulebase.loader import Knowledge
 from connectors.bundles.streams import StreamReader, is_plain
 from kb.model import Gap, StreamRef
+from kb.scanning.limits import WHOLE, SummaryLimits, limits_for
 from kb.scanning.matcher import Matcher
 from kb.scanning.scanner import AFTER, BEFORE, Scanner
 from kb.scanning.summary import StreamSummary, merge
@@ -41,6 +42,7 @@ class ScanTask:
     start: int
     stop: int | None
     year: int | None
+    limits: SummaryLimits = WHOLE
 
     @property
     def size(self) -> int:
@@ -88,7 +90,8 @@ def scan_all(
     options: ScanOptions = DEFAULTS,
 ) -> tuple[StreamSummary, ...]:
     """Scan streams in parallel and return their summaries in the order of `refs`."""
-    tasks = [task for index, ref in enumerate(refs) for task in shards(index, ref, options.year)]
+    limits = limits_for(len(refs))
+    tasks = [task for index, ref in enumerate(refs) for task in shards(index, ref, options.year, limits)]
     workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
     total = sum((ref.size or 0) + EACH for ref in refs)
     if total <= ALONE or workers <= 1:
@@ -99,13 +102,14 @@ def scan_all(
     return joined(refs, parts)
 
 
-def shards(index: int, ref: StreamRef, year: int | None) -> list[ScanTask]:
+def shards(index: int, ref: StreamRef, year: int | None, limits: SummaryLimits = WHOLE) -> list[ScanTask]:
     """Cut the stream with this index into tasks; a compressed one is a single task. `year`: of timestamps without one."""
     size = ref.size or 0
     if size <= SHARD + SHARD // 2 or not is_plain(ref):
-        return [ScanTask(index, ref, 0, None, year)]
+        return [ScanTask(index, ref, 0, None, year, limits)]
     cuts = list(range(0, size - SHARD // 2, SHARD))
-    return [ScanTask(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year) for i, cut in enumerate(cuts)]
+    stops = [*cuts[1:], None]
+    return [ScanTask(index, ref, cut, stop, year, limits) for cut, stop in zip(cuts, stops, strict=True)]
 
 
 def begun(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> tuple[StreamReader, Scanner]:
@@ -113,7 +117,14 @@ def begun(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> tuple[Strea
     origin = max(0, task.start - BEFORE)
     reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
     return reading, Scanner(
-        knowledge.plan, matcher, task.ref, origin=origin, own_start=task.start, own_stop=task.stop, year=task.year
+        knowledge.plan,
+        matcher,
+        task.ref,
+        origin=origin,
+        own_start=task.start,
+        own_stop=task.stop,
+        year=task.year,
+        limits=task.limits,
     )
 
 

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import get_ident
 from typing import Any, Literal
@@ -63,6 +63,7 @@ class TemplateTask:
     year: int | None = None
     looks: int = LOOKS
     speaker: re.Pattern[bytes] | None = None
+    windowed: bool = False
 
     @property
     def size(self) -> int:
@@ -82,17 +83,20 @@ def tables(
     engine: Engine = "local",
     tell: Tell | None = None,
     shard: int = SHARD,
+    windowed: bool = False,
 ) -> MinedTables:
     """Mine streams in parallel.
 
     `tell` receives the number of bytes read since its last call. If a worker dies, its part is missing and a gap says so.
-    `workers`: the maximum number; None for all cores of this host or, with Ray, of the cluster.
+    `workers`: the maximum number; None for all cores of this host or, with Ray, of the cluster. `windowed`: see Miner.
 
     Raises:
         UnreadableInput: the engine is Ray, but it is not installed, or its cluster cannot be reached or cannot run this.
     """
     speaker = shared_speaker(streams)
     tasks = [task for index, ref in enumerate(streams) for task in shards(index, ref, year, shard, speaker)]
+    if windowed:
+        tasks = [replace(task, windowed=True) for task in tasks]
     here = max(1, min(workers or len(os.sched_getaffinity(0)), len(tasks)))
     total = sum(task.size + EACH for task in tasks)
     ordered = sorted(tasks, key=lambda task: -task.size)  # so that no worker is left with a large one at the end
@@ -148,6 +152,7 @@ class Mining:
             width=width_of(head) if task.start == 0 and task.stop is None else None,
             shapes=shapes,
             looks=self._looks,
+            windowed=task.windowed,
         )
         self._gaps = ahead.gaps
         for block in ahead if self._at else ():

@@ -18,10 +18,10 @@ from kb.anomalies.core.run import (
     RunSource,
     RunStack,
     StageBeginning,
-    StepLine,
 )
 from kb.anomalies.core.settings import own_settings, printed_settings, settings_of
-from kb.model import OWN, RESIZED, Job, ProgressPoint, StreamRef
+from kb.anomalies.core.step_lines import anchors, beats, losses, node_of, rank_unit, speaker
+from kb.model import Job, StreamRef
 from kb.parsers.logs.timestamps import find_time
 from kb.scanning.summary import StreamSummary
 from kb.templates.table import TemplateTable
@@ -29,9 +29,7 @@ from kb.templates.template import Occurrence, TemplatePlace
 
 MOST_EVENTS = 6000
 MOST_SPOTS = 12  # of an event on one node
-MOST_BEATS = 200_000
-MOST_ANCHORS = 16  # of a stream
-MOST_STACKS = 4000
+MOST_STACKS = 40_000
 MOST_FRAMES = 60
 FEWEST_RANKS = 3  # in one stream, to be compared with each other
 MOSTLY = 0.25  # of a stream's lines name a rank; what launchers print at the end names none
@@ -98,25 +96,17 @@ def build_run(
     return RunProfile(
         events,
         tuple(sorted(job.nodes)),
-        _beats(summaries, shared),
+        beats(summaries, shared),
         _turns(summaries),
         tuple(voices),
         state if state is not None else job.state or "",
         job.start,
         settings_of(job, printed),
         own_settings(printed),
-        _anchors(summaries, shared),
+        anchors(summaries, shared),
         _stacks(summaries, shared),
-        _losses(summaries, shared),
+        losses(summaries, shared),
     )
-
-
-def node_of(ref: StreamRef, named: str | None) -> str:
-    """Which node a stream's line belongs to: the stream's node, the one that the line names, its rank's, else the stream itself."""
-    who = ref.resource
-    if who.node or named:
-        return who.node or named or ""
-    return rank_unit(who.rank) if who.rank is not None else ref.uri
 
 
 def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) -> Sequence[TemplateTable]:
@@ -194,11 +184,6 @@ def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) 
 def _is_mixed(table: TemplateTable) -> bool:
     """Whether several ranks may have written a stream."""
     return table.ref.resource.rank is None and table.ref.kind == "job"
-
-
-def rank_unit(rank: int) -> str:
-    """What a rank is called where ranks are compared."""
-    return f"{RANK}{rank}"
 
 
 def _source(table: TemplateTable, last: LineRef | None) -> RunSource:
@@ -295,74 +280,22 @@ def _few(spots: Sequence[LineRef]) -> tuple[LineRef, ...]:
     return tuple(ordered[: MOST_SPOTS // 2] + ordered[-MOST_SPOTS // 2 :])
 
 
-def _speaker(ref: StreamRef, rank: int | None, shared: Collection[str]) -> str:
-    """The unit whose step line it is."""
-    if ref.uri in shared:
-        return ref.uri if rank is None else rank_unit(rank)
-    return node_of(ref, None)
-
-
-def _line_of(ref: StreamRef, point: ProgressPoint, shared: Collection[str]) -> LineRef:
-    """The line of a step, with its speaker."""
-    return LineRef(ref.uri, point.offset, "", None, point.time, _speaker(ref, point.rank, shared), point.rank)
-
-
-def _beats(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:
-    beats = [
-        StepLine(
-            _line_of(summary.ref, point, shared),
-            point.step,
-            point.seconds,
-            point.loss,
-            point.validation,
-            point.throughput,
-        )
-        for summary in summaries
-        if summary.ref.kind == "job"
-        for point in summary.series.points
-        if point.step is not None and point.format not in (OWN, RESIZED)
-    ]
-    return tuple(beats[:MOST_BEATS])
-
-
-def _losses(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:
-    """The lines of a loss that name no step."""
-    found = [
-        StepLine(_line_of(summary.ref, point, shared), 0, point.seconds, point.loss)
-        for summary in summaries
-        if summary.ref.kind == "job"
-        for point in summary.series.points
-        if point.step is None and point.loss is not None and not point.validation
-    ]
-    return tuple(found[:MOST_BEATS])
-
-
-def _anchors(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:
-    """The last steps that ranks report on their own."""
-    return tuple(
-        StepLine(
-            _line_of(summary.ref, point, shared),
-            point.step,
-        )
-        for summary in summaries
-        if summary.ref.kind == "job"
-        for point in [item for item in summary.series.points if item.format == OWN][-MOST_ANCHORS:]
-        if point.step is not None
-    )
-
-
 def _stacks(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[RunStack, ...]:
-    """The exceptions with their frames."""
+    """The exceptions with their frames, which most ranks have in common."""
     found = []
+    known: dict[str, tuple[str, ...]] = {}
     for summary in summaries:
         for item in summary.structures if summary.ref.kind == "job" else ():
-            frames = str(item.fields.get("frames") or "") if item.kind == "exception" else ""
-            if frames:
+            told = str(item.fields.get("frames") or "") if item.kind == "exception" else ""
+            if told:
                 rank = item.resource.rank if item.resource.rank is not None else summary.ref.resource.rank
                 node = item.resource.node if summary.ref.uri not in shared else None
-                unit = node or _speaker(summary.ref, rank, shared)
+                unit = node or speaker(summary.ref, rank, shared)
                 spot = LineRef(summary.ref.uri, item.offset, item.line, None, item.time, unit, rank, item.timed)
-                found.append(RunStack(spot, tuple(map(_frame, frames.split("\n")[-MOST_FRAMES:]))))
+                frames = known.get(told)
+                if frames is None:
+                    frames = known[told] = tuple(map(_frame, told.split("\n")[-MOST_FRAMES:]))
+                found.append(RunStack(spot, frames))
     return tuple(found[:MOST_STACKS])
 
 

@@ -15,15 +15,18 @@ from kb.parsers.logs.progress.side_lines import OwnSteps
 from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import NEAR
+from kb.scanning.limits import WHOLE, SummaryLimits
 from kb.scanning.line_access import LONGEST_LINE
-from kb.scanning.summary import BESIDE, LAST_POINTS, POINTS, SIZED_POINTS, Series, series_of, thinning
+from kb.scanning.summary import BESIDE, SIZED_POINTS, Series, series_of, thinning
 from kb.values import dataclass
 
 BESIDE_EACH_RANK = 128  # maximum number of auxiliary lines kept per log of one rank
 ODD_LINES = 32
 AT_HOME = 8  # once this many training losses of a block are read, the remaining general forms are skipped
 ASKED = 32  # lines of a form in a block that are read to find out whether they contain a loss
-BESIDE_END = 16 * 1024  # bytes at the end of a stream whose lines beside the iterations are all kept, up to LAST_POINTS
+BESIDE_END = (
+    16 * 1024
+)  # bytes at the end of a stream whose lines beside the iterations are all kept, up to as many as are kept of the last ones
 _NOT_FINITE = lazy_compile(rb"[:=\s'\"](?:nan|NaN|NAN|inf|Inf|INF|Infinity)\b(?! iter)")
 _BARS = ("tqdm", "keras")  # formats of progress bars
 _OWN_FORMS = frozenset(index for index, form in enumerate(FORMATS) if form.name == OWN)
@@ -119,15 +122,15 @@ class IterationLines:
     they can be compared.
     """
 
-    def __init__(self, ref: StreamRef) -> None:
-        self._ref = ref
+    def __init__(self, ref: StreamRef, limits: SummaryLimits = WHOLE) -> None:
+        self._ref, self._limits = ref, limits
         own = ref.resource.rank is not None
         self._reach = _OF_ONE_RANK if own and (ref.size or 0) > _SHARED.whole else _SHARED
-        self._main = _Sample(POINTS)
-        self._beside = _Sample(BESIDE_EACH_RANK if own else POINTS)
+        self._main = _Sample(limits.points)
+        self._beside = _Sample(min(BESIDE_EACH_RANK, limits.points) if own else limits.points)
         self._noted_first: _NotedLine | None = None
-        self._noted_last: deque[_NotedLine] = deque(maxlen=LAST_POINTS)
-        self._beside_last: deque[_NotedLine] = deque(maxlen=LAST_POINTS)
+        self._noted_last: deque[_NotedLine] = deque(maxlen=limits.last_points)
+        self._beside_last: deque[_NotedLine] = deque(maxlen=limits.last_points)
         self._noted_odd: list[_NotedLine] = []
         self._noted_sized: list[_NotedLine] = []
         self._seen = 0
@@ -147,7 +150,7 @@ class IterationLines:
         """
         claimed: set[int] = set()
         data, base = block.data, block.base
-        latest: deque[_FoundLine] = deque(maxlen=LAST_POINTS)
+        latest: deque[_FoundLine] = deque(maxlen=self._limits.last_points)
         home = 0
         rfind = data.rfind
         for index in forms:
@@ -241,7 +244,14 @@ class IterationLines:
             item[0]: item for item in (*self._beside.lines(), *self._main.lines(), *first, *ends)
         }
         points = [point for _, item in sorted(wanted.items()) if (point := self._read_noted(*item, year)) is not None]
-        return series_of(points, self._seen, self._main.mask, self._beside.mask)
+        return series_of(
+            points,
+            self._seen,
+            self._main.mask,
+            self._beside.mask,
+            most=self._limits.points,
+            last=self._limits.last_points,
+        )
 
     def _read_noted(self, offset: int, form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
         found = _read(form, text, at, year)

@@ -15,6 +15,7 @@ from kb.parsers.logs.stages import STAGES
 from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import HitCollector
 from kb.scanning.iteration_lines import IterationLines
+from kb.scanning.limits import WHOLE, SummaryLimits
 from kb.scanning.line_access import (
     LONGEST_LINE,
     add_owned,
@@ -27,7 +28,7 @@ from kb.scanning.line_access import (
 from kb.scanning.matcher import Matcher
 from kb.scanning.plan import ScanPlan
 from kb.scanning.structure_collector import StructureCollector
-from kb.scanning.summary import SHARED_TAIL, TEXT, StageMark, StreamSummary, bounded_marks
+from kb.scanning.summary import SHARED_TAIL, StageMark, StreamSummary, bounded_marks
 
 WORK = 4 * 1024 * 1024  # bytes collected before a pass
 BEFORE = 16 * 1024  # context kept before the bytes still to come
@@ -48,6 +49,7 @@ class Scanner:
         own_start: int = 0,
         own_stop: int | None = None,
         year: int | None = None,
+        limits: SummaryLimits = WHOLE,
     ) -> None:
         self._plan, self._matcher, self._ref, self._year = plan, matcher, ref, year
         self._once = plan.once
@@ -62,7 +64,8 @@ class Scanner:
         self._tail: tuple[int, bytes] = (own_start, b"")
         self._hits = HitCollector(plan, ref)
         self._structures = StructureCollector(ref)
-        self._iterations = IterationLines(ref)
+        self._iterations = IterationLines(ref, limits)
+        self._text = limits.text
 
     def feed(self, block: bytes, again: int = 0) -> None:
         """Process the next bytes of the stream. `again`: how many of the first bytes were passed before, for context.
@@ -117,10 +120,10 @@ class Scanner:
         if self._year is None and (dated := _DATED.search(data, 0, 1 << 20)):
             self._year = int(dated[0][:4])
         if not self._head and low < len(data) and self._own_start == 0:
-            self._head = data[:TEXT]
+            self._head = data[: self._text]
             self._first_time = first_time(data[:LONGEST_LINE], self._year)
         if high > 0:
-            start = max(0, high - (TEXT if self._ref.resource.rank is not None else SHARED_TAIL))
+            start = max(0, high - (self._text if self._ref.resource.rank is not None else SHARED_TAIL))
             self._tail = (base + start, data[start:high])
         hits, known = self._matcher.lines(data)
         by_pattern, present = owned_lines(data, hits, low, high, self._once)

@@ -183,11 +183,19 @@ def last_places(places: Iterable[Place]) -> tuple[Place, ...]:
     return tuple(sorted({p.offset: p for p in places}.values(), key=lambda item: item.offset)[-LAST_PLACES:])
 
 
-def series_of(points: Iterable[ProgressPoint], seen: int, mask: int, beside_mask: int = 0) -> Series:
-    """Build the series of points: thinned samples, with the first, the last few and the unusual ones."""
+def series_of(
+    points: Iterable[ProgressPoint],
+    seen: int,
+    mask: int,
+    beside_mask: int = 0,
+    *,
+    most: int = POINTS,
+    last: int = LAST_POINTS,
+) -> Series:
+    """Build the series of points: thinned samples of at most `most`, with the first, the `last` ones and the unusual ones."""
     ordered = sorted({p.offset: p for p in points}.values(), key=lambda p: p.offset)
-    main, mask = _thinned([(p.offset, p) for p in ordered if not _is_beside(p)], mask)
-    beside, beside_mask = _thinned([(_beside_key(p), p) for p in ordered if _is_beside(p)], beside_mask)
+    main, mask = _thinned([(p.offset, p) for p in ordered if not _is_beside(p)], mask, most, last)
+    beside, beside_mask = _thinned([(_beside_key(p), p) for p in ordered if _is_beside(p)], beside_mask, most, last)
     odd = next((p for p in ordered if not is_finite(p)), None)
     sized = list(islice((p for p in ordered if p.format == RESIZED), SIZED_POINTS))
     always = (*ordered[:1], *sized, *((odd,) if odd else ()))
@@ -203,13 +211,15 @@ def series_of(points: Iterable[ProgressPoint], seen: int, mask: int, beside_mask
     )
 
 
-def _thinned(keyed: list[tuple[int, ProgressPoint]], mask: int) -> tuple[list[ProgressPoint], int]:
+def _thinned(
+    keyed: list[tuple[int, ProgressPoint]], mask: int, most: int, last: int
+) -> tuple[list[ProgressPoint], int]:
     """The points whose key passes the mask, which grows until they are few enough, and the last ones; and the mask."""
     sample = [item for item in keyed if thinning(item[0]) & mask == 0]
-    while len(sample) > POINTS:
+    while len(sample) > most:
         mask = mask << 1 | 1
         sample = [item for item in sample if thinning(item[0]) & mask == 0]
-    return [p for _, p in (*sample, *keyed[-LAST_POINTS:])], mask
+    return [p for _, p in (*sample, *keyed[-last:])], mask
 
 
 def _is_beside(point: ProgressPoint) -> bool:

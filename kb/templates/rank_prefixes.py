@@ -189,7 +189,10 @@ def own_prefix_of(head: bytes, rank: int) -> re.Pattern[bytes] | None:
     lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
     found: dict[Form, set[bytes]] = defaultdict(set)
     count: Counter[Form] = Counter()
+    digits = b"%d" % rank
     for line in lines:
+        if digits not in line[:PREFIX]:
+            continue
         known = peel(line).end
         for form, value, _, rest in _numbers(line):
             if value == rank and len(line) - len(rest) > known and not rest.startswith(b":"):

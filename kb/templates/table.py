@@ -24,6 +24,7 @@ from kb.templates.template import (
     TemplatePlace,
     add_occurrences,
     folding,
+    ranked_places,
     standing_for,
 )
 from kb.templates.windows import SECONDS, STEPS, Windows, add_windows, recounted, thinned
@@ -109,7 +110,8 @@ def merge(left: TemplateTable, right: TemplateTable) -> TemplateTable:
     first, two = (_settled(table, before) for table in (left, right))
     templates = dict(first.templates)
     for key, occurrence in two.templates.items():
-        templates[key] = add_occurrences(templates[key], occurrence) if key in templates else occurrence
+        known = templates.get(key)
+        templates[key] = occurrence if known is None else add_occurrences(known, occurrence, ranked_places(left.ref))
     limits = [table.limit for table in (left, right) if table.limit is not None]
     joined = TemplateTable(
         ref=left.ref if left.ref.uri <= right.ref.uri else right.ref,
@@ -267,7 +269,8 @@ def renamed(table: TemplateTable, names: Mapping[str, str | None]) -> TemplateTa
         if name is None:
             continue
         own = occurrence if name == key else replace(occurrence, template=standing_for(occurrence.template, name))
-        templates[name] = add_occurrences(templates[name], own) if name in templates else own
+        known = templates.get(name)
+        templates[name] = own if known is None else add_occurrences(known, own, ranked_places(table.ref))
     return replace(
         table, templates=templates, steps=recounted(table.steps, names), minutes=recounted(table.minutes, names)
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TypeVar
 
+from kb.model import StreamRef
+
 VERSION = 2  # of masking and folding; tables of different versions cannot be compared
 VARIABLE = "<*>"
 MOST = 4096  # templates of a table, roughly: the maximum of `_weight`
@@ -14,6 +16,7 @@ KEEP = 64  # different templates of a group before it folds; a family folds at F
 FAMILY = 16
 FIRST, LAST = 4, 4  # places kept per template
 RANKED = 96  # first places, and last ones, kept per template whose lines name their rank: a few of each of its ranks
+RANKED_ALONE = 6  # of a stream of one rank: as many as a comparison keeps of a template
 MOST_VOICES = 1024  # ranks, and nodes, counted per template
 WIDEST = 32  # words that are told apart; the rest of a text counts as one more
 
@@ -84,8 +87,8 @@ OTHER = Template("other", "<lines unlike all others>", None, 4, "gother", "f0" +
 OTHER_TROUBLE = Template("othertrouble", "<errors unlike all others>", "error", 4, "gothertrouble", "f0" + 16 * "0")
 
 
-def add_occurrences(left: Occurrence, right: Occurrence) -> Occurrence:
-    """Merge two occurrences of one template."""
+def add_occurrences(left: Occurrence, right: Occurrence, ranked: int = RANKED) -> Occurrence:
+    """Merge two occurrences of one template. `ranked`: how many of its first and last places that name a rank are kept."""
     template = left.template
     if template.text != right.template.text:  # of what is folded, since everything else is its text
         template = replace(template, text=common(template.text, right.template.text))
@@ -96,9 +99,14 @@ def add_occurrences(left: Occurrence, right: Occurrence) -> Occurrence:
         by_offset((*left.last, *right.last))[-LAST:],
         voices(left.ranks, right.ranks),
         voices(left.nodes, right.nodes),
-        by_offset((*left.ranked_first, *right.ranked_first))[:RANKED],
-        by_offset((*left.ranked_last, *right.ranked_last))[-RANKED:],
+        by_offset((*left.ranked_first, *right.ranked_first))[:ranked],
+        by_offset((*left.ranked_last, *right.ranked_last))[-ranked:],
     )
+
+
+def ranked_places(ref: StreamRef) -> int:
+    """How many first and last places that name a rank are kept of a template of a stream: few if all of them are of one rank."""
+    return RANKED if ref.resource.rank is None else RANKED_ALONE
 
 
 def by_offset(places: Iterable[TemplatePlace]) -> tuple[TemplatePlace, ...]:

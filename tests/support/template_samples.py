@@ -58,7 +58,7 @@ def part(
     """The table of the lines that start in a range of a text."""
     origin = max(0, start - warm)
     end = len(text) if stop is None else min(len(text), stop + AFTER)
-    miner = Miner(REF, origin=origin, own_start=start, own_stop=stop, year=year)
+    miner = Miner(REF, origin=origin, own_start=start, own_stop=stop, year=year, windowed=True)
     for at in range(origin, end, block):
         miner.feed(text[at : min(at + block, end)])
     return miner.finish()

@@ -13,9 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import is_
 from statistics import median
 
-from kb.anomalies.core.run import LineRef, RunProfile
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, StepLine
 
 FEWEST = 4  # events that nodes must share, each with its first and last line
 SMALLEST = 30.0  # seconds; smaller differences are due to the nodes' work, not their clocks
@@ -36,7 +37,8 @@ def align_clocks(run: RunProfile, start: float | None = None) -> RunProfile:
     near = _Neighbours(run, shift)
 
     def spot(line_ref: LineRef) -> LineRef:
-        return replace(line_ref, time=near.time(line_ref))
+        time = near.time(line_ref)
+        return line_ref if time == line_ref.time else replace(line_ref, time=time)
 
     moved = _moved(run, spot)
     return replace(
@@ -70,18 +72,24 @@ def _years_on(time: float, years: int) -> float:
 
 
 def _moved(run: RunProfile, spot: Callable[[LineRef], LineRef]) -> RunProfile:
-    """The run with each of its lines changed."""
+    """The run with each of its lines changed; lines that stay the same are not copied, because there may be millions."""
+
+    def node(seen: NodeEvent) -> NodeEvent:
+        spots = tuple(map(spot, seen.spots))
+        return seen if all(map(is_, spots, seen.spots)) else NodeEvent(seen.count, spots, seen.voices)
+
+    def beat(step_line: StepLine) -> StepLine:
+        moved = spot(step_line.spot)
+        return step_line if moved is step_line.spot else replace(step_line, spot=moved)
+
     events = {
-        name: replace(
-            event,
-            nodes={node: replace(seen, spots=tuple(map(spot, seen.spots))) for node, seen in event.nodes.items()},
-        )
+        name: RunEvent(event.id, event.text, event.level, {unit: node(seen) for unit, seen in event.nodes.items()})
         for name, event in run.events.items()
     }
     return replace(
         run,
         events=events,
-        beats=tuple(replace(beat, spot=spot(beat.spot)) for beat in run.beats),
+        beats=tuple(map(beat, run.beats)),
         turns=tuple(replace(turn, spot=spot(turn.spot)) for turn in run.turns),
         voices=tuple(replace(voice, last=spot(voice.last) if voice.last else None) for voice in run.voices),
     )

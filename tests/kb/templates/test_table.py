@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kb.model import Resource, StreamRef
 from kb.templates import miner, multiline, template, windows
 from kb.templates.masking import template_of
 from kb.templates.table import TableSpan, TemplateTable, bounded, fold_alike, merge
-from kb.templates.template import VARIABLE, Occurrence, TemplatePlace
+from kb.templates.template import RANKED_ALONE, VARIABLE, Occurrence, TemplatePlace
 from tests.support.template_samples import REF, log, mined, part
 
 WARM = 2048
@@ -147,3 +148,20 @@ def test_line_numbers_are_known_when_the_parts_before_are_there():
     assert [
         occurrence.first[0].number for occurrence in sorted(whole.templates.values(), key=lambda o: o.first[0].offset)
     ] == list(range(1, 11))
+
+
+def test_of_a_stream_of_one_rank_few_lines_that_name_it_are_kept_however_it_is_cut() -> None:
+    """Its ranks need not be compared; the parts give what one pass gives."""
+    text = b"".join(b"[rank3]: step %d of 900 done\n" % step for step in range(900))
+    ref = StreamRef("rank-3.log", Resource(rank=3))
+
+    def table(start: int, stop: int | None) -> TemplateTable:
+        one = miner.Miner(ref, own_start=start, own_stop=stop)
+        one.feed(text)
+        return one.finish()
+
+    cut = text.index(b"[rank3]: step 400")
+    whole = table(0, None)
+    ((_, seen),) = whole.templates.items()
+    assert len(seen.ranked_first) == len(seen.ranked_last) == RANKED_ALONE
+    assert merge(table(0, cut), table(cut, None)) == whole
