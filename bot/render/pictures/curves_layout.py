@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -186,6 +187,8 @@ def ticks_of(axis: Axis, start: float, end: float) -> Iterator[Tick]:
     found: Iterable[tuple[float, str]]
     if axis == "time":
         found = [(time, clock(time, seconds=end - start < 6 * 3600)) for time in ticks(start, end)]
+        if all(re.fullmatch(r"\d\d:\d\d:00", text) for _, text in found):
+            found = [(time, text[:-3]) for time, text in found]  # whole minutes, so that the labels have room
     else:
         unit = 10.0 ** math.floor(math.log10(max(end - start, 2.0) / 5))
         step = max(1.0, next(unit * many for many in (1, 2, 5, 10) if (end - start) / (unit * many) <= 7))

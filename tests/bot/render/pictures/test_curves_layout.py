@@ -84,3 +84,12 @@ def test_values_are_reported_in_few_letters():
         value_text(-30e6),
     ]
     assert found == ["0", "1,755", "65 GB", "12 k", "2.5 M", "1.2e-05", "0.25", "-30 M"]
+
+
+def test_times_are_as_short_as_they_can_be():
+    """Seconds only where a tick is not at a whole minute, so that labels do not touch."""
+    noon = 1_772_366_400.0  # 2026-03-01 12:00:00 UTC
+    assert [tick.text for tick in curves_layout.ticks_of("time", noon, noon + 1500)] == [
+        "12:00", "12:05", "12:10", "12:15", "12:20", "12:25",
+    ]  # fmt: skip
+    assert [tick.text for tick in curves_layout.ticks_of("time", noon, noon + 90)][:2] == ["12:00:00", "12:00:15"]
