@@ -22,6 +22,8 @@ _NODE_SIZE = 16  # most processes of a job that may all be on one node
 _STOPPED = frozenset({"SIGTERM", "SIGKILL"})  # how launchers end the other processes
 # torch.multiprocessing.spawn: the process that it found ended first
 _SPAWNED = lazy_compile(r"process (\d{1,4}) terminated with (?:signal (SIG\w{1,8})|exit code (-?\d{1,6}))")
+# mpirun names the rank that ended the others by its call, or the first that ended with a status other than 0.
+_NAMES_FIRST = lazy_compile(r"MPI_Abort\(|MPI_ABORT was invoked on rank|exited with non-zero status")
 _OF_ROLE = lazy_compile(r"\s{0,8}\[[A-Za-z_][\w-]{0,40}\d{1,4}\]:")  # torchrun's prefix: the role and the local rank
 _WORKER = lazy_compile(r"\bworker \(pid(?:\(s\))?:? ?(\d{1,9})")
 _SEVERAL_NODES = lazy_compile(
@@ -66,7 +68,7 @@ def _task(best: Finding, layout: JobLayout) -> Place | None:
         task = str(fields.get("task"))
         if launcher not in ("srun", "mpirun", "pals", "first") or fields.get("exitcode") == 0:
             continue
-        others += launcher == "first"
+        others += launcher == "first" or (launcher == "mpirun" and _NAMES_FIRST.search(item.line) is not None)
         rank = layout.places.rank_of_task(task) if launcher == "srun" else item.resource.rank
         signal = str(fields.get("signal") or "")
         if signal in _STOPPED and signal not in EXIT_SIGNALS.get(best.fault.id, ()):

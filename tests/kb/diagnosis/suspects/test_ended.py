@@ -93,6 +93,17 @@ def test_several_or_unclear_tasks_name_nobody(ends) -> None:
     assert named(KEY + ends) == []
 
 
+def test_mpirun_names_the_rank_that_ended_the_others() -> None:
+    """By its call, or as the first with a status other than 0; that it noticed a signal does not show who was first."""
+    abort = "MPI_ABORT was invoked on rank {} in communicator MPI_COMM_WORLD\nwith errorcode 1.\n"
+    first = "the job to be terminated. One or more processes exited with non-zero status. The first process to do so was:\n\n"
+    first += "  Process name: [[41234,1],6]\n  Exit code:    1\n"
+    assert named(KEY + abort.format(6)) == [(None, 6)]
+    assert named(KEY + first) == [(None, 6)]
+    assert named(KEY + abort.format(6) + abort.format(2)) == []
+    assert named(KEY + KEY + abort.format(6)) == []
+
+
 def test_a_local_rank_is_the_rank_only_on_the_only_node() -> None:
     """The agent's line alone names only the number on its node, and none says whether there are others."""
     assert named(FAILED.format(-9, 2)) == [(None, "local 2")]
