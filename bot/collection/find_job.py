@@ -126,7 +126,7 @@ def side_by_side(
 ) -> list[_T | SourceFailed]:
     """Return the result of each task; one that misses the deadline is abandoned and returns SourceFailed("timeout").
 
-    `longer`: asked once the deadline has passed; the tasks may go on until what it returns.
+    `longer`: asked once the deadline has passed; the tasks may continue until what it returns.
     Threads that hang cannot be stopped; they are daemons, hold no resources, and their results are discarded.
     """
     done: queue.SimpleQueue[tuple[int, _T | SourceFailed]] = queue.SimpleQueue()

@@ -133,6 +133,6 @@ def _quoted(title: str) -> str:
 
 
 def _short(title: str) -> str:
-    """Return the title of a class without the examples behind its colon, where it can be understood without them."""
+    """Return the title of a class without the examples after its colon, where it can be understood without them."""
     name, _, examples = title.partition(": ")
     return name if examples and (name.endswith(("fault", "configuration")) or name.count(" ") >= _WORDS - 1) else title

@@ -243,7 +243,7 @@ class GitLab:
         return name, tip
 
     def _blob(self, path: str, commit: str) -> bytes | None:
-        """A file as it stands in a commit; None where there is none."""
+        """A file as it is in a commit; None where there is none."""
         call = HttpRequest(self._path("repository", "files", path), {"ref": commit})
         found = self._api.json(call, 404)
         if found is None:

@@ -69,7 +69,7 @@ def _unadvised(report: Report) -> str:
 
 
 def _while_it_runs(report: Report) -> str:
-    """Return the decision about a job that still runs: stop it, or let it run; empty if it has ended or may go on anyhow."""
+    """Return the decision about a job that still runs: stop it, or let it run; empty if it has ended or may continue anyhow."""
     decision, stop = report.decision, _stop(report)
     if not stop or decision.advice == "none":
         return ""

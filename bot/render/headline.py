@@ -80,7 +80,7 @@ def key_lines(report: Report) -> list[tuple[str, str]]:
 
 
 def _told_by(lines: Sequence[str]) -> str:
-    """Return the line that tells, of a block the last one; what only announces the next lines stands before them."""
+    """Return the line that tells, of a block the last one; what only announces the next lines is before them."""
     return " ".join(line.strip() for line in lines) if lines[0].rstrip().endswith(":") else lines[-1].strip()
 
 

@@ -1,4 +1,4 @@
-"""Listeners that go on after their acknowledgement, for example to open a form.
+"""Listeners that continue after their acknowledgement, for example to open a form.
 
 The app runs listeners in the thread that answers the delivery (`process_before_response`), because Bolt's other way has a second thread
 look for the acknowledgement every 10 ms, and answers 404 if it takes more than three seconds. What a listener does after it would delay

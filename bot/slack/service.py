@@ -87,7 +87,7 @@ def workspace_of(client: WebClient) -> Workspace:
 
 
 def _check_tokens(slack: Slack) -> None:
-    """Refuse a token of another kind than its setting needs: Slack's answer would not name the setting.
+    """Refuse a token of a different kind than its setting needs: Slack's answer would not name the setting.
 
     Raises:
         SignalboxError: a token is missing or of another kind.

@@ -1,4 +1,4 @@
-"""Where each rank of a process group stands in the sequence of its collectives: which numbers it queued, finished, or never reached.
+"""Where each rank of a process group is in the sequence of its collectives: which numbers it queued, finished, or never reached.
 
 A value for pictures: it judges nothing. Who is at fault is the verdict's (kb.collectives.analyse).
 """

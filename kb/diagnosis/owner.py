@@ -41,7 +41,7 @@ def owner(best: Finding, rulebook: Rulebook) -> str:
 def lies_in(best: Finding) -> str:
     """Return what is at fault if nobody is accused, in a few words, as the row, the rule or the class of a finding says.
 
-    A row of another class than its rule's does not take over what the rule says. What a class of the hardware or of the
+    A row of a different class than its rule's does not take over what the rule says. What a class of the hardware or of the
     network says does not hold where the rule knows that the user must act.
     """
     of_rule = best.rule.lies_in if best.fault.id == best.rule.fault else ""

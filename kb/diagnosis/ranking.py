@@ -210,7 +210,7 @@ def _score(
 
 
 def _outlived(entry: Finding, others: Sequence[Finding], facts: Facts) -> Iterator[tuple[float, str]]:
-    """Yield what is deducted from a finding after which the program went on to another failure, and the reason to print."""
+    """Yield what is deducted from a finding after which the program continued to another failure, and the reason to print."""
     if any(_next_attempt(entry, rival, facts) for rival in others):
         yield EARLIER_ATTEMPT, "the log goes on with another attempt"
     if any(_outlived_by(rival, entry, facts) for rival in others):

@@ -142,7 +142,7 @@ def length_of(pieces: Sequence[Piece]) -> int:
 
 
 def wraps_of(pieces: Sequence[Piece], start: int, weights: WordWeights) -> frozenset[int]:
-    """The spaces at which a program may have wrapped the line: what stands before is telling, and says what is wrong or cannot be all.
+    """The spaces at which a program may have wrapped the line: what is before is telling, and says what is wrong or cannot be all.
 
     Behind the end of a clause that is telling, that holds for each.
     """
@@ -178,7 +178,7 @@ def ahead_of(pieces: Sequence[Piece], start: int) -> int:
 
 
 def behind_of(pieces: Sequence[Piece], stop: int) -> int:
-    """The last piece behind a word that all messages have: a word or a value before the first stretch in which they differ."""
+    """The last piece after a word that all messages have: a word or a value before the first stretch in which they differ."""
     end = next((at for at in range(stop + 1, len(pieces)) if pieces[at].token is None), len(pieces))
     each = range(end - 1, stop, -1)
     last = next((at for at in each if _begins(pieces[at]) and pieces[at].word.lower() not in LEADING), stop)

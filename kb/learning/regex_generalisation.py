@@ -110,7 +110,7 @@ def regexes(
 
 
 def with_fields(regex: Regex, names: Sequence[str], lines: Sequence[str]) -> Regex:
-    """The regex with the values of fields that structured records have behind the message, where they stand in a line.
+    """The regex with the values of fields that structured records have after the message, where they stand in a line.
 
     `lines`: those that the records are; a field that it does not fill on each of them is left out with its clause.
     """
@@ -185,7 +185,7 @@ def _written(
     """The regex of the pieces from a word to a word, first with all that the message says around them, then alone.
 
     What stands behind them is asked for, as the texts tell it; where values make the message long, the line may end within it,
-    since programs wrap lines. What stands before them with a value may be missing. Values are captured where they stand.
+    since programs wrap lines. What is before them with a value may be missing. Values are captured where they stand.
     """
     chosen = (start, _with_value(pieces, stop, numbers=numbers))
     stop = to_clause(pieces, chosen[1], MOST_BEHIND if firm else 0)

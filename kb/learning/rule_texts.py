@@ -267,7 +267,7 @@ def _verb(word: str, words: Collection[str]) -> str | None:
 
 
 def _is_verb(word: str, words: Collection[str]) -> bool:
-    """Whether the language has a word, also behind a prefix: a list of words lacks most of those."""
+    """Whether the language has a word, also after a prefix: a list of words lacks most of those."""
     if word.endswith(("ise", "yse")) and _is_verb(f"{word[:-2]}ze", words):
         return True  # a list of words has one of the two spellings
     bare = next((word.removeprefix(item).lstrip("-") for item in _PREFIXES if word.startswith(item)), "")

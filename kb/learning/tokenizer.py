@@ -191,7 +191,7 @@ def _numbers_name(told: Sequence[Token], token: Token) -> bool:
 
 
 def _continues_name(told: Sequence[Token], token: Token) -> bool:
-    """Whether a word continues a name behind a hyphen, as in "tenant Jorvik-Energi"."""
+    """Whether a word continues a name after a hyphen, as in "tenant Jorvik-Energi"."""
     return token.kind == "word" and len(told) > 1 and told[-1].text in "-_." and told[-2].form == "name"
 
 

@@ -1,7 +1,7 @@
 """Faults that exporters publish as metrics, as the events that a kernel log, a check or Kubernetes would have shown.
 
 Many clusters have no kernel logs in reach but scrape dcgm-exporter, node_exporter, cAdvisor and kube-state-metrics. What counts
-is a change while the job ran: a gauge that kept an Xid of last week, or a counter that stands at 12, says nothing about this job.
+is a change while the job ran: a gauge that kept an Xid of last week, or a counter that is at 12, says nothing about this job.
 Only raw counters are read; a rate does not say how many.
 
 A change happened between two samples. The event has the time of the earlier one, since whatever follows from a fault is logged
@@ -117,7 +117,7 @@ def _with_start(series: MetricSeries, begin: float) -> _Samples:
 
 
 def _new_value(series: MetricSeries, begin: float) -> Iterator[_Change]:
-    """A gauge takes another value than 0."""
+    """A gauge takes a different value than 0."""
     for (start, before), (end, after) in pairwise(_with_start(series, begin)):
         if after not in (before, 0.0):
             yield _Change(before, after, start, end)

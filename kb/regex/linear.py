@@ -27,7 +27,7 @@ _PLACES = {
 class LinearForm:
     """An expression for RE2, and what a text must not have for it to mean the same as `re`.
 
-    `dollar`: a newline at its end; `boundary`: other letters than ASCII's; `inner`: no text at all.
+    `dollar`: a newline at its end; `boundary`: different letters than ASCII's; `inner`: no text at all.
     """
 
     expression: str

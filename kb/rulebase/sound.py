@@ -24,5 +24,5 @@ def sound_list(texts: Iterable[str]) -> str:
 
 
 def read_sound(listed: str) -> frozenset[str]:
-    """Return the digests of a list. Whatever else stands in it is ignored."""
+    """Return the digests of a list. Whatever else is in it is ignored."""
     return frozenset(line for line in listed.split("\n") if len(line) == _DIGITS)

@@ -252,7 +252,7 @@ def _options(op: Any, argument: Any, judge: _Judge, spell: _Spell) -> Iterator[_
 
 
 def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
-    """Yield the items of a sequence, each text as one, also where a parenthesis stands in it."""
+    """Yield the items of a sequence, each text as one, also where a parenthesis is in it."""
     text = bytearray()
     for op, argument in _opened(items):
         if op is sre.LITERAL:
@@ -309,7 +309,7 @@ def _rare(word: bytes) -> bool:
 
 
 def _spelled(word: bytes) -> bool:
-    """Whether enough of a word are letters: `.py:1` stands on each line of some logs."""
+    """Whether enough of a word are letters: `.py:1` is on each line of some logs."""
     return len(word) >= SHORTEST and len(word.translate(None, _NO_LETTERS + b"0123456789")) >= FEWEST_LETTERS
 
 

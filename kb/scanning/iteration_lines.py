@@ -300,7 +300,7 @@ def _is_training_point(point: ProgressPoint | None) -> bool:
 
 
 def _loss_in_bar(data: bytes, at: int) -> bool:
-    """Whether a bar that goes on here has a loss in its brackets, or behind it where it has none."""
+    """Whether a bar that continues here has a loss in its brackets, or behind it where it has none."""
     end = data.find(b"\n", at, at + 1024)
     end = at + 1024 if end < 0 else end
     close = data.find(b"]", at, end)

@@ -108,7 +108,7 @@ def ways_of(regex: str) -> tuple[Way, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a line has so far: finished runs, and one that may go on."""
+    """What a line has so far: finished runs, and one that may continue."""
 
     runs: Way = frozenset()
     open: str = ""
@@ -239,7 +239,7 @@ def _needed(taken: list[str], of_words: Mapping[str, set[Way]]) -> list[str]:
 
 
 def cost(word: str) -> float:
-    """How much a word is to be shunned: what is common stands on many lines of a healthy run, what tells of harm on few."""
+    """How much a word is to be shunned: what is common is on many lines of a healthy run, what tells of harm on few."""
     parts = _PART.findall(word)
     if any(part in TELLING for part in parts):
         return _TELLING_COST

@@ -81,7 +81,7 @@ def compare(
     """Group ranks by the place of their main threads in the newest round, and find those outside the crowd.
 
     Ranks that wait for others (collectives, device, backward) are the crowd; a rank that does something else is the
-    suspect. If all wait, those that wait at another place than most may be suspects: they ran another collective. If
+    suspect. If all wait, those that wait at a different place than most may be suspects: they ran another collective. If
     none waits, the job as a whole does one thing, and that is the answer. `limits`: when a suspect's stacks count as
     unchanged; a rank that is idle at one place for that long is not a straggler, since a slow rank moves on.
     """

@@ -296,7 +296,7 @@ def _behind_nccl(line: bytes, start: int) -> int:
 
 
 def _behind_rank(line: bytes, start: int) -> int:
-    """Where the message begins if PyTorch put the rank before it, whatever stands before that."""
+    """Where the message begins if PyTorch put the rank before it, whatever is before that."""
     match = None if line.startswith(b"{", start) else _OWN_RANK.search(line, start, start + _HEAD)
     return start if match is None else match.end() + peel(line[match.end() :]).end
 

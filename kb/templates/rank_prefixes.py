@@ -1,7 +1,7 @@
 """Learns from the first lines of a stream how each of them names its rank, where no known form does.
 
 Launchers, shells and log shippers put a prefix of their own before the lines of several processes. Whatever its form, one number of it
-takes all values from 0 up, jumps back and forth from line to line, and stands before the same kinds of lines for each value. A step, a
+takes all values from 0 up, jumps back and forth from line to line, and is before the same kinds of lines for each value. A step, a
 clock or a counter does not. Structured lines (logfmt, the data of syslog lines) carry it under a key, whatever the key is called.
 """
 
@@ -208,7 +208,7 @@ def own_prefix_of(head: bytes, rank: int) -> re.Pattern[bytes] | None:
 
 
 def _key_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[bytes] | None:
-    """The key under which structured lines carry their rank, alone or behind a word that is the same in all (`worker-3`)."""
+    """The key under which structured lines carry their rank, alone or after a word that is the same in all (`worker-3`)."""
     found: dict[tuple[bytes, ...], _Numbers] = defaultdict(_Numbers)
     for index, line in enumerate(lines):
         for match in islice(_PAIR.finditer(line, 0, KEY_HEAD), MOST_PAIRS):
@@ -303,7 +303,7 @@ def _names_host(numbers: _Numbers) -> bool:
 
 
 def _with_name(form: re.Pattern[bytes], lines: Sequence[bytes]) -> re.Pattern[bytes]:
-    """The form with the name behind the rank, as that of its host, if nearly all lines have one, and each rank always the same."""
+    """The form with the name after the rank, as that of its host, if nearly all lines have one, and each rank always the same."""
     found: dict[int, Counter[bytes]] = defaultdict(Counter)
     for line in lines:
         match = form.match(fold(line := message_of(line)))

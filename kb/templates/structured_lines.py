@@ -51,7 +51,7 @@ def unescaped(message: bytes) -> tuple[bytes, Sequence[int]]:
 
 
 def place_of(place: int, at: int, places: Sequence[int]) -> int:
-    """Where a byte of a message that was quoted stands in its line. `at`: where the message begins."""
+    """Where a byte of a message that was quoted is in its line. `at`: where the message begins."""
     return at + place + bisect_left(places, place)
 
 

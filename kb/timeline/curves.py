@@ -190,7 +190,7 @@ def _logged(
 
 
 def _failing(report: Report) -> int | None:
-    """Return the step of the failure, as far as known; None if nothing failed, or if it goes on at a worse pace."""
+    """Return the step of the failure, as far as known; None if nothing failed, or if it continues at a worse pace."""
     if report.verdict in NOT_FAILED and not (report.hang.called or report.hang.suspected):
         return None
     first = report.diagnoses[0].iteration if report.diagnoses else None

@@ -245,7 +245,7 @@ class Anonymiser:
         return f"{head}{own.index(digits):0{len(digits) - len(head)}d}"
 
     def _quoted(self, token: Token, keep: Collection[str], name: str) -> str:
-        """Return a piece of what stands in quotes: a name there is that of a thread or a thing, and no host, unless it is known as one."""
+        """Return a piece of what is in quotes: a name there is that of a thread or a thing, and no host, unless it is known as one."""
         if token.kind == "varying" and token.form in ("name", "maybe_name") and not self._is_host(token.text):
             return NAME if name == NAME else SOMEBODY
         return self._piece(token, keep, name)

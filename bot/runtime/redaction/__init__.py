@@ -1,7 +1,7 @@
 """Masks secrets in text that leaves the machine. A mask is as long as the text it hides, so offsets stay valid.
 
 Four searches run over a text and over what its wrappings hide (colours, escapes of JSON, URLs and HTML, base64, broken lines):
-tokens of a known form (`ghp_...`, a JWT), values behind a name that announces a secret (`password=`, `"api_key": `), places that
+tokens of a known form (`ghp_...`, a JWT), values after a name that announces a secret (`password=`, `"api_key": `), places that
 give a secret away (the password of an address, a cookie, `-u user:password`), and, as the last net, runs that look random. Names
 are interpreted with care: a training log is full of `tokens=4096`, `pad_token=<pad>` and hashes, which stay. In large blocks, one
 pass with all heads and names at once chooses the lines that are searched. The work is linear in the text. A secret that has

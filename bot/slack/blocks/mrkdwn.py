@@ -42,7 +42,7 @@ def escaped(text: str, limit: int) -> str:
 def quoted(text: str, most: int, limit: int, *, spaced: bool = False) -> str:
     """Return the first `most` log lines for rich_text_preformatted, each cut, with indentation. May be empty.
 
-    `spaced`: keep the spaces inside of lines too, which align tables and indent what stands behind a prefix.
+    `spaced`: keep the spaces inside of lines too, which align tables and indent what stands after a prefix.
     """
     parts = [part for part in redact(uncoloured(text)).splitlines() if part.strip()]
     kept = [_spaced(part, limit) if spaced else _line(part, limit) for part in parts[:most]]

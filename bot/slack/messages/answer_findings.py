@@ -54,7 +54,7 @@ def _diagnoses(report: Report, card: Card) -> Iterator[Json]:
 def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> list[Json]:
     """Return one fault: the first in detail, the others in a few lines.
 
-    What to do about the first stands above (`first_step`), where Slack does not fold it.
+    What to do about the first is above (`first_step`), where Slack does not fold it.
     """
     role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
     weak = card.weak.get(diagnosis.rule)

@@ -230,7 +230,7 @@ def is_direct(channel: str) -> bool:
 
 
 def record_of(subject: Subject) -> ReportedIncident:
-    """Return the incident and report behind a message.
+    """Return the incident and report after a message.
 
     Raises:
         SignalboxError: there is no such message or incident.

@@ -62,7 +62,7 @@ def word_queries(
 class _Pieces(NamedTuple):
     """Parts of words that an analyser does not divide, one of each word.
 
-    `alone`: parts of terms; `short`: whole terms, or behind a number, as the units of rates are.
+    `alone`: parts of terms; `short`: whole terms, or after a number, as the units of rates are.
     """
 
     alone: list[str]

@@ -145,7 +145,7 @@ def _first_apart(rows: Sequence[Mapping[str, tuple[LineRef, str]]]) -> Dissent |
 
 
 def _apart(row: Mapping[str, tuple[LineRef, str]]) -> Dissent | None:
-    """The one rank with another value than all others."""
+    """The one rank with a different value than all others."""
     counts = Counter(value for _, value in row.values())
     if len(counts) != 2 or min(counts.values()) != 1:
         return None

@@ -46,8 +46,8 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
 class MeasuredEvent:
     """An event with its features, the line that shows it best, and when that was written.
 
-    `caught`: an exception after which the job went on; `ends_near`: its last line on `nodes` came near the turn; `higher`: a number there
-    is farther from those of the other nodes than theirs are from each other; `passed`: the ranks that wrote it went on; `begun`: when its
+    `caught`: an exception after which the job continued; `ends_near`: its last line on `nodes` came near the turn; `higher`: a number there
+    is farther from those of the other nodes than theirs are from each other; `passed`: the ranks that wrote it continued; `begun`: when its
     first line was written; `sudden`: not before the run turned.
     """
 

@@ -1,6 +1,6 @@
 """Corrects the model's estimates by what the order of a run proves, whatever the words of its lines.
 
-An exception after which the job went on was caught. The first exception that nobody caught, the last line of a rank that then fell
+An exception after which the job continued was caught. The first exception that nobody caught, the last line of a rank that then fell
 silent, and a line that one rank repeats until the end are telling even if their words are mild. These are facts about who wrote a line
 when, which synthetic runs, on which the model is fitted, show less often than real ones.
 """
@@ -128,7 +128,7 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
 
 
 def _is_after(item: MeasuredEvent, facts: _Facts) -> bool:
-    """Whether ranks other than those that ended first printed it, since an exception of those, or before, and went on."""
+    """Whether ranks other than those that ended first printed it, since an exception of those, or before, and continued."""
     if item.raised or item.nodes & facts.ended or not item.nodes <= facts.ranks:
         return False
     if facts.first is not None and item.begun is not None and item.begun > facts.first:

@@ -42,7 +42,7 @@ class Survival:
         self._others_did_not = self._has_last()
 
     def most_went_on(self, where: Mapping[str, NodeEvent]) -> bool:
-        """Whether most speakers of an exception went on after it."""
+        """Whether most speakers of an exception continued after it."""
         spots = [spot for seen in where.values() for spot in seen.spots]
         return sum(self.went_on(spot, self.time(spot)) for spot in spots) * 2 >= len(spots)
 
@@ -52,7 +52,7 @@ class Survival:
         return all(spot.rank is not None and self._spoke_usually(spot, self.time(spot)) for spot in spots)
 
     def went_on(self, spot: LineRef, when: float | None) -> bool:
-        """Whether the job, or the speaker, went on long after a line."""
+        """Whether the job, or the speaker, continued long after a line."""
         return self._was_caught(when) or self._spoke_on(spot, when) or (not spot.dated and self._steps_behind(spot))
 
     def time(self, spot: LineRef) -> float | None:
@@ -63,7 +63,7 @@ class Survival:
         return when if self.routine.get(spot.source, -1) > spot.offset else at
 
     def _was_caught(self, when: float | None) -> bool:
-        """Whether the job went on with its steps long after an exception: then something handled it."""
+        """Whether the job continued with its steps long after an exception: then something handled it."""
         ending = self._ending
         room = max(JUST_BEFORE, STEPS_BEHIND * ending.interval)
         return when is not None and ending.at is not None and ending.at - when > room
@@ -105,7 +105,7 @@ class Survival:
         return one is not None and one.fresh >= 0.5
 
     def _steps_behind(self, spot: LineRef) -> bool:
-        """Whether the job's steps went on in the source of a line after it."""
+        """Whether the job's steps continued in the source of a line after it."""
         places = self._beats.get(spot.source, ())
         return len({step for offset, step in places[bisect_right(places, (spot.offset, math.inf)) :]}) > STEPS_BEHIND
 

@@ -141,7 +141,7 @@ def _last_before(run: RunProfile, node: str, stop: LineRef) -> LineRef | None:
 
 
 def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: float | None) -> list[OddNode]:
-    """Nodes that no longer print a regular line, while nearly all others that print it go on."""
+    """Nodes that no longer print a regular line, while nearly all others that print it continue."""
     units = _units(run)
     found: dict[str, tuple[int, OddNode]] = {}
     for event in sorted(run.events.values(), key=lambda item: item.id):

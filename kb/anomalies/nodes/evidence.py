@@ -378,7 +378,7 @@ class _EvidenceCollector:
             self.found[odd.node].take("forest", 1 / (1 + place) if odd.score else 0.0, odd)
 
     def by_status(self) -> None:
-        """The rank that ended with another status than the others."""
+        """The rank that ended with a different status than the others."""
         odd = odd_status(self._run)
         if odd is not None and odd.node in self.found:
             self.found[odd.node].take("status", 1.0, odd)

@@ -69,7 +69,7 @@ def members_in(event: RunEvent, run: RunProfile) -> Mapping[int, LineRef]:
 
 
 def odd_status(run: RunProfile) -> OddNode | None:
-    """The one rank that a launcher's table reports with another status than all others."""
+    """The one rank that a launcher's table reports with a different status than all others."""
     logs = launchers(run)
     for event in sorted(run.events.values(), key=lambda item: item.id):
         if not event.nodes.keys() <= logs:

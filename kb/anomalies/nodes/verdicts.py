@@ -56,7 +56,7 @@ def _ranks_in(text: str, *, several: bool) -> set[str]:
 
 
 def _message(text: str, line: str) -> str:
-    """A line from where its template begins: what stands before is a prefix."""
+    """A line from where its template begins: what is before is a prefix."""
     word = next((word for word in text.split() if _WORD.search(word) and "<*>" not in word), "")
     at = line.rfind(word) if word else -1
     if at < 0:

@@ -20,7 +20,7 @@ _IDENTIFY = ("type", "message", "op", "signal", "exitcode")  # fields of a struc
 
 
 def of_attempt(signal: Signal, facts: Facts) -> Facts:
-    """Return the facts without the steps and stages of other attempts than that of a line, in that line's log.
+    """Return the facts without the steps and stages of different attempts than that of a line, in that line's log.
 
     Checkpoints of earlier attempts stay: they can be resumed from.
     """

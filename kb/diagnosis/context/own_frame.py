@@ -114,7 +114,7 @@ def raising_frame(signal: Signal, facts: Facts) -> str:
 
 
 def asks_itself(signal: Signal, facts: Facts) -> str:
-    """Return whether the import that failed stands in the very module that lacks the name: a "package" or a "file"; else empty."""
+    """Return whether the import that failed is in the very module that lacks the name: a "package" or a "file"; else empty."""
     for item in exceptions_at(signal, facts):
         lacks = _MODULE_FILE.search(str(item.fields.get("message") or ""))
         frames = str(item.fields.get("frames") or "").splitlines()

@@ -1,4 +1,4 @@
-"""Whether the script that started a failed process went on after it, for which its log says that the job is not over."""
+"""Whether the script that started a failed process continued after it, for which its log says that the job is not over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONG = 600.0  # seconds of further lines after which a script has not only clea
 
 
 def script_went_on(signal: Signal, facts: Facts) -> str:
-    """Return for how long a script's log goes on after its shell reported the end of a command; empty if it does not, or not for long."""
+    """Return for how long a script's log continues after its shell reported the end of a command; empty if it does not, or not for long."""
     if signal.kind not in ("line", "launcher_exit") or not _OF_SHELL.match(signal.line):
         return ""
     stream = facts.streams[signal.stream]

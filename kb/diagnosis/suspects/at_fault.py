@@ -165,7 +165,7 @@ def _by_own_lines(
 
 
 def _is_only_node(found: Sequence[Suspect], best: Finding, layout: JobLayout) -> bool:
-    """Whether the only suspect is the only node that these logs name: that its name stands before a message accuses no machine."""
+    """Whether the only suspect is the only node that these logs name: that its name is before a message accuses no machine."""
     alone = len(found) == 1 and found[0].kind == "node" and len(layout.places.nodes) <= 1
     return alone and best.fault.domain not in _OF_A_NODE
 

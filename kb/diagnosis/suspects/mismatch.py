@@ -71,7 +71,7 @@ def _differing_waits(facts: Facts, places: Places) -> tuple[Suspect, ...]:
 
 
 def _of_other_kind(waits: Mapping[int, Structure]) -> Mapping[int, str]:
-    """Return the ranks that wait in another collective than more than half of a group, each with what shows it."""
+    """Return the ranks that wait in a different collective than more than half of a group, each with what shows it."""
     kinds = Counter(map(_kind, waits.values()))
     (usual, often), *others = kinds.most_common() or [((), 0)]
     if not others or 2 * often <= len(waits) or often < _SEVERAL:

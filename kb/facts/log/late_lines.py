@@ -22,8 +22,8 @@ _SKEW = 2.0  # seconds between the clocks of the node and of the program
 def cancelled_at(structures: Iterable[Structure], points: Sequence[ProgressPoint]) -> frozenset[int]:
     """Return the offsets of Slurm's lines that cancel the job, if the steps end within the time that it leaves a job.
 
-    Steps that go on for longer are those of another attempt or job. Without times, steps that take no longer than that
-    and go on from the last one before the line.
+    Steps that continue for longer are those of another attempt or job. Without times, steps that take no longer than that
+    and continue from the last one before the line.
     """
     found = []
     for item in structures:

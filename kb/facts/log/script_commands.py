@@ -1,4 +1,4 @@
-"""Commands of a shell script that fail, such as `mkdir`: the script goes on after one, unless it asks for its status."""
+"""Commands of a shell script that fail, such as `mkdir`: the script continues after one, unless it asks for its status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def complains(line: str) -> bool:
 
 
 def goes_on(later: Sequence[str]) -> bool:
-    """Whether the lines after a complaint, without blank ones, show that the script went on for long without trouble."""
+    """Whether the lines after a complaint, without blank ones, show that the script continued for long without trouble."""
     return len(later) >= _LONG and not reports_trouble(later[-1]) and not any(map(is_fatal, later))
 
 

@@ -1,7 +1,7 @@
 """Exceptions that a program caught and logged, as the usual lines of the process that follow show.
 
 An exception that nobody catches begins where its process or thread began, and nothing usual follows it. One that a function logs begins in
-that function, and its process goes on to print lines of forms that it printed before.
+that function, and its process continues to print lines of forms that it printed before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def caught_and_logged(
     *,
     succeeded: bool = False,
 ) -> list[Structure]:
-    """Return the exceptions after which their process went on with its usual lines.
+    """Return the exceptions after which their process continued with its usual lines.
 
     A single usual line is enough if the run made another step, if its scheduler says that it `succeeded`, or if the process
     later raised an exception of its own.

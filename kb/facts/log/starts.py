@@ -84,7 +84,7 @@ def later_starts(summary: StreamSummary, course: Course, *, alone: bool = False)
 
 
 def after_reports(summary: StreamSummary) -> Iterator[int]:
-    """Yield the offsets at which a log goes on after a scheduler's report that ends the log of one job."""
+    """Yield the offsets at which a log continues after a scheduler's report that ends the log of one job."""
     if _REPORT not in summary.head and _REPORT not in summary.tail:
         return
     ended = False
@@ -117,7 +117,7 @@ def _occurs_again(text: str, summary: StreamSummary) -> bool:
 
 
 def _repeated(summary: StreamSummary, course: Course, first: int) -> Iterator[int]:
-    """Yield where the lines before `first`, the first step or end, are printed again, and the steps do not go on behind it."""
+    """Yield where the lines before `first`, the first step or end, are printed again, and the steps do not continue behind it."""
     once = list(islice(_told_once(summary, course, first), _LINES))
     place = {text: number for number, text in enumerate(once)}
     ends = {text[-_LEAST_TEXT:] for text in once}
@@ -179,7 +179,7 @@ def _texts(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 
 
 def _goes_on(course: Course, offset: int) -> bool:
-    """Whether the count of steps, or of epochs, goes on behind an offset where it was before it."""
+    """Whether the count of steps, or of epochs, continues behind an offset where it was before it."""
     place = bisect_right([point.offset for point in course.points], offset)
     before, after = course.points[:place][-1:], course.points[place : place + 1]
     return bool(before and after) and _count(after[0], course) > _count(before[0], course)

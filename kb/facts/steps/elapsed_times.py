@@ -41,7 +41,7 @@ def _only_rises(values: Sequence[float]) -> bool:
 
 
 def _running_clocks(points: Sequence[ProgressPoint], bar: str) -> frozenset[int]:
-    """Return the lengths of bars whose time goes on, although their count begins again with each epoch."""
+    """Return the lengths of bars whose time continues, although their count begins again with each epoch."""
     times: dict[int, list[tuple[int, float]]] = {}
     for point in points:
         if point.format == bar and point.total and point.step and point.seconds is not None:

@@ -173,7 +173,7 @@ def _belongs_to_a_step(point: ProgressPoint) -> bool:
 
 
 def _settle_bars(points: list[ProgressPoint], bars: Sequence[int], marks: Sequence[StageMark]) -> None:
-    """Mark bars of other loops than training, and count epochs for bars of epochs."""
+    """Mark bars of different loops than training, and count epochs for bars of epochs."""
     stretches = _stretches(points, bars)
     totals = {stretch.total for stretch in stretches}
     if len(totals) > MOST_TOTALS:

@@ -1,6 +1,6 @@
 """Counters of finished work in a process's own lines, such as `loader of rank 3: 12,800 samples read`.
 
-They show that a process went on after trouble also where its log has no iteration lines and no times.
+They show that a process continued after trouble also where its log has no iteration lines and no times.
 """
 
 from __future__ import annotations

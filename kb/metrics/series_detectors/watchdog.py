@@ -79,7 +79,7 @@ def collective_behind(
 
 @dataclass(frozen=True, slots=True)
 class DifferingRank:
-    """A rank that timed out in another collective than other ranks of its group did under the same number."""
+    """A rank that timed out in a different collective than other ranks of its group did under the same number."""
 
     stream: int
     timeout: Structure

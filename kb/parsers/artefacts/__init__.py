@@ -1,1 +1,1 @@
-"""Parsers of other files than logs: Flight Recorder dumps, stacks, metrics, health checks, eBPF output, processes."""
+"""Parsers of different files than logs: Flight Recorder dumps, stacks, metrics, health checks, eBPF output, processes."""

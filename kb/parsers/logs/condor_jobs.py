@@ -84,7 +84,7 @@ def _read_event(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _fields(event: bytes, says: bytes, body: list[bytes]) -> dict[str, Scalar] | None:
-    """Return the kind, the state and what else an event says of the job's end; None for events of a job that goes on."""
+    """Return the kind, the state and what else an event says of the job's end; None for events of a job that continues."""
     whole = b"\n".join((says, *body))
     if event == _HELD and b"Job was held" in says:
         code = next((found for line in body if (found := _CODE.match(line))), None)

@@ -92,7 +92,7 @@ def message_of(line: str) -> str:
 
 
 def message_in_record(record: bytes) -> bytes | None:
-    """Return the message of a JSON record as it stands there, escaped; None if it has none."""
+    """Return the message of a JSON record as it is there, escaped; None if it has none."""
     found = _JSON_MESSAGE.search(plain(record))
     return found["text"] if found else None
 

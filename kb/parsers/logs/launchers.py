@@ -203,7 +203,7 @@ def _detected(window: bytes, at: int) -> tuple[Structure, ...]:
 def _read_abort(window: bytes, at: int) -> tuple[Structure, ...]:
     """Read that a rank called MPI_Abort, or that mpirun could not read such a message of a process that ended.
 
-    A rank of another communicator than the world's is no rank of the job.
+    A rank of a different communicator than the world's is no rank of the job.
     """
     line, after = line_at(window, at)
     stated, called = _ABORTED.search(line), _CALLED.search(line)

@@ -138,7 +138,7 @@ def peel(line: bytes, year: int | None = None, *, behind_bar: bool = True) -> Pr
     """Remove the prefixes of a line, left to right: at most 8, within 512 bytes.
 
     `year` applies to timestamps without one; without it, such a timestamp is removed but yields no time. `behind_bar`:
-    a progress bar that stands before the prefixes is removed, too.
+    a progress bar that is before the prefixes is removed, too.
     """
     return _peeled(line[: 3 * MAX_BYTES], year, behind_bar)
 

@@ -53,7 +53,7 @@ def writer(line: bytes, prefix: Prefix) -> Resource:
 
 
 def _is_writer(line: bytes, start: int, found: re.Match[bytes]) -> bool:
-    """Whether a rank in brackets stands before the message, and is none that c10d counts within a process group."""
+    """Whether a rank in brackets is before the message, and is none that c10d counts within a process group."""
     return _HEADER.fullmatch(line, start, found.start()) is not None and _OF_JOB.match(line, found.end()) is not None
 
 

@@ -141,7 +141,7 @@ def _handled(frames: tuple[str, ...], name: bytes, message: bytes) -> bool:
 
 
 def _read_glued(window: bytes, at: int) -> tuple[Structure, ...]:
-    """Return the exception of a traceback that stands in one line."""
+    """Return the exception of a traceback that is in one line."""
     found = read_glued(window, at)
     if found is None:
         return ()
@@ -217,7 +217,7 @@ def _frames_before(window: bytes, at: int, told: Callable[[bytes], bytes | None]
 
 
 def _under_frame(window: bytes, at: int, depth: int, voice: Voice) -> bool:
-    """Whether a line that is indented by `depth` stands below a frame of its traceback, which is indented by two more."""
+    """Whether a line that is indented by `depth` is below a frame of its traceback, which is indented by two more."""
     above = at
     for _ in range(_FRAME_LINES):
         above = line_start(window, above - 1) if depth and above > 0 else -1

@@ -87,12 +87,12 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
 
 
 def of_the_shell(message: bytes) -> bool:
-    """Whether a message is one of a tool of the job's script, which goes on after it."""
+    """Whether a message is one of a tool of the job's script, which continues after it."""
     return _SHELL.search(message) is not None
 
 
 def printed_on_import(message: bytes, *, alone: bool) -> bool:
-    """Whether a message without a traceback (`alone`) is a notice that NumPy prints and goes on."""
+    """Whether a message without a traceback (`alone`) is a notice that NumPy prints and continues."""
     return alone and _NOTICE.search(message) is not None
 
 
@@ -155,7 +155,7 @@ def in_generated_code(window: bytes, start: int, last: int, frames: tuple[str, .
     """Whether an exception is of code that a program ran from a string, such as a model's answer that it tests, and lived with.
 
     All its frames are then of that string, as are those of a failed `python -c` or `exec`. So either the line above tells
-    of a test, or what follows shows that the program goes on. `start`, `last`: as of `survived_by_program`.
+    of a test, or what follows shows that the program continues. `start`, `last`: as of `survived_by_program`.
     """
     if not frames or not all(frame.startswith("<string>:") for frame in frames) or frames[0].startswith(_COMMAND):
         return False
