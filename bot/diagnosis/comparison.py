@@ -21,7 +21,7 @@ from connectors.base.bundle_layout import BASELINE
 from connectors.bundles.streams import discover
 from kb.anomalies.analyse import RunFindings, find_anomalies, shown
 from kb.anomalies.build_run import build_run
-from kb.anomalies.core.run import has_failed
+from kb.anomalies.core.run import RunProfile, has_failed
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
 from kb.diagnosis.engine import identified
 from kb.diagnosis.quotes import SHOWN_LINES
@@ -68,12 +68,7 @@ def compared(
     bot.diagnosis.template_pool. `mined`: returns the tables of streams if they are known already.
     """
     mine = partial(tables, workers=workers, engine=engine, tell=tell)
-    streams = [stream.ref for stream in evidence.streams if stream.ref.group == "logs"]
-    files, year = [_found(ref, root) for ref in streams], _year(evidence)
-    read = (mined(files, year=year) if mined else None) or mine(files, year=year)
-    ours = [replace(table, ref=ref) for table, ref in zip(read.tables, streams, strict=True)]
-    state = (evidence.job.state or "FAILED") if report.verdict in ("no_match", "fault") else evidence.job.state
-    run = build_run(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job))
+    run, unmined = _run(report, evidence, root, mine, mined)
     good, gaps = _good(root, evidence.job, baseline, find, mine)
     known = {
         (item.source, item.offset): WORTH[diagnosis.band]
@@ -96,7 +91,19 @@ def compared(
     more = without_estimates(more, report)
     unread = tuple(gap for gap in report.gaps if gap.source != BASELINE or good is None)
     told = tuple(Gap("not_compared", "logs", entry) for entry in found.said)
-    return identified(replace(report, indicators=more, gaps=(*unread, *read.gaps, *gaps, *told)))
+    return identified(replace(report, indicators=more, gaps=(*unread, *unmined, *gaps, *told)))
+
+
+def _run(
+    report: Report, evidence: Evidence, root: Path | None, mine: Callable[..., MinedTables], mined: Mined | None
+) -> tuple[RunProfile, tuple[Gap, ...]]:
+    """Return the run as the comparisons see it, and what could not be mined. The tables, one per rank, are not kept."""
+    streams = [stream.ref for stream in evidence.streams if stream.ref.group == "logs"]
+    files, year = [_found(ref, root) for ref in streams], _year(evidence)
+    read = (mined(files, year=year) if mined else None) or mine(files, year=year)
+    ours = [replace(table, ref=ref) for table, ref in zip(read.tables, streams, strict=True)]
+    state = (evidence.job.state or "FAILED") if report.verdict in ("no_match", "fault") else evidence.job.state
+    return build_run(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job)), read.gaps
 
 
 def without_bare(found: RunFindings, report: Report) -> RunFindings:

@@ -75,11 +75,12 @@ class OnePass:
         return scan_pool.joined(refs, parts)
 
     def tables(self, refs: Sequence[StreamRef], *, year: int | None) -> MinedTables | None:
-        """Return the tables of the logs that were scanned; None if these are others, or the year is another."""
+        """Return the tables of the logs that were scanned, once; None if these are others, or the year is another."""
         uris = [ref.uri for ref in refs]
         if year != self._year or set(uris) != set(self._tables):
             return None
-        return MinedTables(tuple(self._tables[uri] for uri in uris), self._gaps)
+        tables, self._tables = self._tables, {}
+        return MinedTables(tuple(tables[uri] for uri in uris), self._gaps)
 
 
 def _has_templates(ref: StreamRef) -> bool:

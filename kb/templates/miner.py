@@ -8,10 +8,8 @@ range.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +19,10 @@ from kb.templates.counts import NONE, OriginCounts, WindowCounts
 from kb.templates.edges import Edges
 from kb.templates.line_blocks import LineBlock
 from kb.templates.lookup_budget import LOOKS, LookupBudget
-from kb.templates.masking import LOOKED_AT, LineShape
+from kb.templates.masking import LOOKED_AT
 from kb.templates.multiline import CutLines, Tracebacks
 from kb.templates.rank_endings import RankEndings
+from kb.templates.records import SHOWN, Record, Sighting, folded_records, occurrence_of, place_of
 from kb.templates.shape_index import SHAPES, ShapeIndex
 from kb.templates.similarity import FoldedGroups
 from kb.templates.structured_lines import Range
@@ -33,14 +32,9 @@ from kb.templates.template import (
     KEEP,
     LAST,
     MOST,
-    Occurrence,
     Template,
-    TemplatePlace,
-    common,
     folding,
     ranked_places,
-    standing_for,
-    voices,
 )
 from kb.templates.windows import SECONDS, STEPS
 
@@ -52,36 +46,11 @@ if TYPE_CHECKING:
 WARM = 64 * 1024
 AFTER = 4 * 1024
 LONGEST_LINE = 256 * 1024  # to wait for
-SHOWN = 512
 STAMPED = 160  # bytes that contain a time
 MOST_COUNTED = 4_000_000  # counts kept of a part
 PART = 1 << 28  # bytes between two merges into the table
 FEWEST, MOST_BYTES = 1 << 16, 1 << 22  # bytes counted at once
 NEW = 128  # number of new templates among them: then fewer
-
-
-class _Sighting(NamedTuple):
-    """A place that has not been read yet. `dated` is the line that has its time."""
-
-    offset: int
-    number: int
-    line: bytes
-    dated: bytes | None
-    step: int | None
-    shape: LineShape
-
-
-@dataclass(slots=True)
-class _Record:
-    """A template while a part of a stream is being read."""
-
-    template: Template
-    number: int
-    edges: Edges[_Sighting]
-    ranked: Edges[_Sighting]  # lines that name a rank
-    count: int = 0
-    ranks: Counter[int] = field(default_factory=Counter)
-    nodes: Counter[str] = field(default_factory=Counter)
 
 
 class Miner:
@@ -124,12 +93,12 @@ class Miner:
     def _begin(self, start: int) -> None:
         self._start = self._end = start
         self._bytes = self._events = self._lines = 0
-        self._records: dict[str, _Record] = {}
-        self._late: list[_Record] = []  # with places in the block before
+        self._records: dict[str, Record] = {}
+        self._late: list[Record] = []  # with places in the block before
         self._steps, self._by_minute = WindowCounts(STEPS), WindowCounts(SECONDS)
         self._ranks, self._by_node = OriginCounts(), OriginCounts()
         self._nodes: dict[str, int] = {}
-        self._endings: RankEndings[_Sighting] = RankEndings()
+        self._endings: RankEndings[Sighting] = RankEndings()
         self._step: int | None = None
         self._minute: int | None = None
         self._stamped: bytes | None = None
@@ -279,7 +248,7 @@ class Miner:
 
     def _note(self, block: LineBlock) -> _Ints:
         """Count the templates and keep their first and last places; the numbers of their records are in the block's order."""
-        records: list[_Record] = []
+        records: list[Record] = []
         naming = block.naming_rank()
         for template, indexes in block.templates:
             record = self._records.get(template.id) or self._begun(template)
@@ -295,13 +264,13 @@ class Miner:
         self._late = records
         return np.array([record.number for record in records], np.int64)
 
-    def _begun(self, template: Template) -> _Record:
+    def _begun(self, template: Template) -> Record:
         """A new record of a template."""
         known = self._table.templates.get(template.id)
         if known is None:
             self._loose.count(template)
         enough = known is not None and len(known.ranked_first) == self._ranked  # of parts before
-        record = _Record(
+        record = Record(
             template,
             len(self._records),
             Edges(FIRST, LAST),
@@ -319,17 +288,17 @@ class Miner:
         known = np.array([self._nodes.setdefault(name, len(self._nodes)) for name in names], np.int64)
         self._by_node.count(numbers[places], known[nodes], counts)
 
-    def _seen(self, block: LineBlock, index: int) -> _Sighting:
+    def _seen(self, block: LineBlock, index: int) -> Sighting:
         return self._sightings(block, np.array([index]))[0]
 
-    def _sightings(self, block: LineBlock, indexes: _Ints) -> list[_Sighting]:
+    def _sightings(self, block: LineBlock, indexes: _Ints) -> list[Sighting]:
         found = []
         steps = block.steps[indexes].tolist()
         for (index, offset, number, line, shape), step in zip(block.lines_at(indexes), steps, strict=True):
             shown = line[: 2 * SHOWN]
             own = shape.stamp is not None and self._minute_of(shown, shape.stamp) is not None
             dated = shown[:STAMPED] if own else self._dated(block, index)
-            found.append(_Sighting(offset, number, shown, dated, block.step if step < 0 else step, shape))
+            found.append(Sighting(offset, number, shown, dated, block.step if step < 0 else step, shape))
         return found
 
     def _dated(self, block: LineBlock, index: int) -> bytes | None:
@@ -392,7 +361,9 @@ class Miner:
         keep, limit, names = folding(
             {key: item.template for key, item in self._records.items()}, KEEP, self._table.limit
         )
-        templates = {key: self._occurrence(record) for key, record in self._folded(names).items()}
+        templates = {
+            key: occurrence_of(record, self._year) for key, record in folded_records(self._records, names).items()
+        }
         part = TemplateTable(
             self._ref,
             self._events,
@@ -400,57 +371,7 @@ class Miner:
             self._steps.windows_from(self._start, order),
             self._by_minute.windows_from(self._start, order),
             (TableSpan(self._start, end, self._lines, self._step, time),),
-            endings={rank: self._place(seen) for rank, seen in self._endings.lines(self._seen).items()},
+            endings={rank: place_of(seen, self._year) for rank, seen in self._endings.lines(self._seen).items()},
         )
         self._table = merge(self._table, renamed(replace(part, keep=keep, limit=limit), names))
         self._begin(end)
-
-    def _folded(self, names: Mapping[str, str | None]) -> dict[str, _Record]:
-        """The records of templates that fold into one, merged before places are made of what they saw."""
-        found: dict[str, _Record] = {}
-        for key, record in self._records.items():
-            name = names.get(key, key)
-            if name is None:
-                continue
-            if name != key:
-                record.template = standing_for(record.template, name)
-            if name not in found:
-                found[name] = record
-                continue
-            other = found[name]
-            text = common(other.template.text, record.template.text)
-            if text != other.template.text:
-                other.template = replace(other.template, text=text)
-            other.count += record.count
-            other.edges.merge(record.edges)
-            other.ranked.merge(record.ranked)
-            other.ranks.update(record.ranks)
-            other.nodes.update(record.nodes)
-        return found
-
-    def _occurrence(self, record: _Record) -> Occurrence:
-        kept = (record.edges.first, record.edges.last, record.ranked.first, record.ranked.last)
-        places = {seen.offset: self._place(seen) for edge in kept for seen in edge}
-        first, last, ranked_first, ranked_last = (tuple(places[seen.offset] for seen in edge) for edge in kept)
-        return Occurrence(
-            record.template,
-            record.count,
-            first,
-            last,
-            voices({}, record.ranks),
-            voices({}, record.nodes),
-            ranked_first,
-            ranked_last,
-        )
-
-    def _place(self, seen: _Sighting) -> TemplatePlace:
-        shape = seen.shape
-        return TemplatePlace(
-            seen.offset,
-            seen.number,
-            seen.line.decode("utf-8", "replace").strip()[:SHOWN],
-            None if seen.dated is None else find_time(seen.dated, self._year),
-            seen.step,
-            None if shape.rank is None else int(seen.line[shape.rank[0] : shape.rank[1]]),
-            None if shape.node is None else seen.line[shape.node[0] : shape.node[1]].decode("utf-8", "replace"),
-        )
