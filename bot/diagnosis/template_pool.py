@@ -356,6 +356,6 @@ def _connect(ray: Any, workers: int | None) -> None:
             ray.init(log_to_driver=False, configure_logging=False)
         else:
             ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises a bare one where its node does not start within 30 s
         where = f" at {address} (RAY_ADDRESS)" if address else ""
         raise UnreadableInput(f"Ray cannot be started or reached{where}: {error}; use --engine local") from error

@@ -13,6 +13,11 @@ _STATED = lazy_compile(
     r"store_based_barrier_key:1 with (\d{1,6}) nodes|\busing world size: ?(\d{1,6})\b"
     r"|All distributed processes registered\. Starting with (\d{1,6}) processes"
 )
+_STATING = (
+    "store_based_barrier_key:1 with",
+    "using world size",
+    "All distributed processes registered",
+)  # of `_STATED`
 
 
 def stated_world(facts: Facts) -> int:
@@ -26,7 +31,8 @@ def stated_world(facts: Facts) -> int:
     own: list[bool] = []
     for stream in facts.of_kind("job"):
         kept = f"{stream.summary.head}\n{stream.summary.tail}"
-        stated |= {int(next(filter(None, sizes))) for sizes in _STATED.findall(kept)}
+        if any(words in kept for words in _STATING):
+            stated |= {int(next(filter(None, sizes))) for sizes in _STATED.findall(kept)}
         announced = _ANNOUNCED.findall(kept)
         for word, number, world in announced:
             found.setdefault(int(world), set()).add(int(number) - (word.startswith("MEMBER")))

@@ -204,8 +204,8 @@ class StreamFacts:
 
     def in_traceback(self, offset: int) -> bool:
         """Whether a line is inside a traceback or is its last."""
-        index = bisect_right(self._spans, (offset, 1 << 62)) - 1
-        return any(start <= offset < end for start, end in self._spans[max(0, index - 3) : index + 1])
+        place = bisect_right(self._spans, (offset, 1 << 62))
+        return place > 0 and any(start <= offset < end for start, end in self._spans[max(0, place - 4) : place])
 
     def lived_with(self, offset: int) -> bool:
         """Whether a line is part of an exception with which its program lived."""

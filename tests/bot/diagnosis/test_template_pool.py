@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import os
 import signal
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -80,8 +82,19 @@ def test_a_worker_that_dies_is_a_gap_that_names_its_part(streams, monkeypatch):
 
 def test_ray_that_is_missing_is_reported(streams, monkeypatch):
     """Without Ray the message names the extra and the other engine."""
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnreadableInput, match=r"signalbox\[ray\].*--engine local"):
+        tables(streams, engine="ray")
+
+
+def test_a_ray_that_does_not_start_is_reported(streams, monkeypatch):
+    """Ray raises a bare exception where its node does not start in time, as on a host that is overloaded."""
+
+    def init(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")  # noqa: TRY002 - as Ray does
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init, is_initialized=lambda: False))
+    with pytest.raises(UnreadableInput, match=r"Ray cannot be started.*timed out during startup.*--engine local"):
         tables(streams, engine="ray")
 
 
