@@ -139,19 +139,28 @@ def shell_user() -> str:
 
 def must_be_folder(folder: Path) -> None:
     """Exit with 2 if the path is not a folder."""
+    from bot.cli.missing_paths import missing
+
     if not os.path.isdir(folder):  # noqa: PTH112 - never raises
-        refuse(f"{folder}: there is no such folder")
+        refuse(missing(str(folder), "folder"))
 
 
 def must_be_configured(job: str, config: Path | None, command: str) -> None:
-    """Exit with 2 for a JOB if no connector is configured that could find it."""
+    """Exit with 2 for a JOB that can only be a path, and is none, or if no connector is configured that could find it."""
+    from bot.cli.missing_paths import is_path, missing
     from bot.runtime.paths import config_path
 
+    exists = os.path.exists(job)  # noqa: PTH110 - never raises
+    if not exists and is_path(job):
+        refuse(missing(job))
     if config is None and config_path() is None:
-        if "/" in job and not os.path.exists(job):  # noqa: PTH110 - never raises
-            refuse(f"{job}: there is no such file or folder, and no connector is configured to find a job of that name")
-        hint = f"; did you mean `signalbox {command} --logs {job}`?" if os.path.exists(job) else ""  # noqa: PTH110 - never raises
-        refuse(f"no connector is configured to find the job {job!r}{hint or '; see `signalbox config example`'}")
+        if exists:
+            hint = f"; did you mean `signalbox {command} --logs {job}`?"
+            refuse(f"no connector is configured to find the job {job!r}{hint}")
+        refuse(
+            missing(job),
+            "If it is a job: no connector is configured to find one; see `signalbox config example`",
+        )
 
 
 def load_rules(folder: Path | None, site: Path | None = None) -> Knowledge:

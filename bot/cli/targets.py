@@ -14,6 +14,7 @@ from typing import Literal
 
 from bot.cli.console import complain, refuse
 from bot.cli.diagnose_options import DiagnoseOptions
+from bot.cli.missing_paths import missing
 
 STDIN = "-"
 MOST_LOOKED_AT = 20_000  # entries of a folder tree to check for a log
@@ -35,6 +36,8 @@ def resolve_targets(options: DiagnoseOptions) -> DiagnoseOptions:
     if STDIN in targets and len(targets) > 1:
         refuse("- is standard input, and must be the only argument; for a file of that name, use ./-")
     if options.logs or not targets:
+        if targets and targets != (STDIN,) and not any(os.path.lexists(target) for target in targets):
+            refuse(missing(targets[0]))
         return options
     if targets == (STDIN,):
         return replace(options, logs=True)
@@ -57,7 +60,7 @@ def _several(options: DiagnoseOptions, found: list[str]) -> DiagnoseOptions:
     """Several arguments: all must be log files or folders."""
     for target in options.targets:
         if target not in found:
-            refuse(f"{target}: there is no such file or folder")
+            refuse(missing(target))
         if os.path.isdir(target) and _kind(Path(target)) in ("bundle", "bundles"):  # noqa: PTH112 - never raises
             refuse(f"{target}: this is a bundle; diagnose it alone, or a folder of bundles with --each")
     return replace(options, logs=True)

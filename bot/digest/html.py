@@ -84,7 +84,7 @@ def _parts(digest: Digest) -> Iterator[Mapping[str, str]]:
 def _records(digest: Digest) -> list[tuple[str, str, Any, Any]]:
     this, long = digest.record, digest.long_record
     return [
-        ("Without a diagnosis", "unknown", digest.unknown, phrases.unknown_of(digest)),
+        ("No cause named", "unknown", digest.unknown, phrases.unknown_of(digest)),
         ("Closed by people", "closed", this.closed, long.closed),
         ("Top answer correct", "top1", this.top1, long.top1),
         ("Correct answer in the top three", "top3", this.top3, long.top3),

@@ -59,7 +59,7 @@ def _ran_well(digest: Digest) -> str:
     ran = digest.ran_well
     if not ran.of:
         return ""
-    return f" {many(ran.of, 'job')} ended well after {phrases.gpu_hours(ran)}."
+    return f" {many(ran.of, 'job')} completed or {'was' if ran.of == 1 else 'were'} stopped after {phrases.gpu_hours(ran)}."
 
 
 def _change(digest: Digest) -> str:
@@ -108,7 +108,7 @@ def _actions(digest: Digest) -> Iterator[Action]:
     unknown = next((line for line in digest.classes if line.fault == UNKNOWN), None)
     if unknown is not None:
         yield Action(
-            ADMINS, f"write rules for {many(unknown.failures, 'failure')} without a diagnosis (signalbox rules advise)"
+            ADMINS, f"write rules for {many(unknown.failures, 'failure')} of unknown cause (signalbox rules advise)"
         )
     for rule in digest.wrong[:1]:
         if rule.wrong.n >= LEAST and rule.wrong.hits >= _OFTEN_WRONG * rule.wrong.n:
@@ -124,7 +124,7 @@ def _dearest(digest: Digest) -> ClassLine | None:
 
 
 def _cause(line: ClassLine) -> str:
-    return "Failures without a diagnosis" if line.fault == UNKNOWN else _quoted(line.title)
+    return "Failures of unknown cause" if line.fault == UNKNOWN else _quoted(line.title)
 
 
 def _quoted(title: str) -> str:

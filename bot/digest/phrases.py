@@ -164,7 +164,7 @@ def fine(value: float) -> str:
 
 
 def unknown_of(digest: Digest) -> Share:
-    """Failures without a diagnosis in all weeks of the digest."""
+    """Failures for which no cause was named in all weeks of the digest."""
     return share_of(
         sum(trend_point.unknown.hits for trend_point in digest.trend),
         sum(trend_point.unknown.n for trend_point in digest.trend),

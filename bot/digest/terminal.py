@@ -89,7 +89,7 @@ def _trend(digest: Digest) -> Iterator[str]:
         )
         for trend_point in reversed(digest.trend)
     ]
-    heads = ("<week", ">failures", ">GPU-hours lost", ">between failures", ">no diagnosis", ">effective")
+    heads = ("<week", ">failures", ">GPU-hours lost", ">between failures", ">no cause named", ">effective")
     yield from _table("Eight weeks", heads, rows)
 
 
@@ -112,7 +112,7 @@ def _nodes(digest: Digest) -> Iterator[str]:
 def _record(digest: Digest) -> Iterator[str]:
     this, long = digest.record, digest.long_record
     rows = [
-        ("no diagnosis", phrases.share(digest.unknown), phrases.share(phrases.unknown_of(digest))),
+        ("no cause named", phrases.share(digest.unknown), phrases.share(phrases.unknown_of(digest))),
         ("closed by people", phrases.share(this.closed), phrases.share(long.closed)),
         ("correct, top answer", phrases.share(this.top1), phrases.share(long.top1)),
         ("correct, top three", phrases.share(this.top3), phrases.share(long.top3)),

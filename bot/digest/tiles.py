@@ -53,9 +53,13 @@ def tiles(digest: Digest) -> list[FigureTile]:
 
 
 def _failures(digest: Digest) -> str:
-    """The change of their number since the previous week, how many jobs had one, and how many jobs ended well."""
+    """The change of their number since the previous week, how many jobs had one, and how many jobs completed or were stopped."""
     change = phrases.arrow(digest.failures, digest.before.failures) if digest.new.compared else ""
-    well = f"; {many(digest.ran_well.of, 'job')} ended well" if digest.ran_well.of else ""
+    well = (
+        f"; {many(digest.ran_well.of, 'job')} completed or {'was' if digest.ran_well.of == 1 else 'were'} stopped"
+        if digest.ran_well.of
+        else ""
+    )
     return joined([change, f"in {many(digest.jobs, 'job')}"]) + well
 
 

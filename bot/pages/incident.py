@@ -37,7 +37,7 @@ MOST_SUSPECTS = 40
 _VERDICTS = {
     "fault": "fault found",
     "no_fault": "nothing failed",
-    "no_match": "failed; no rule matches",
+    "no_match": "failed; unknown cause",
     "insufficient_evidence": "no failure found, end unknown",
 }
 _SAID = {
@@ -77,10 +77,14 @@ class IncidentStatus:
 
 @dataclass(frozen=True, slots=True)
 class RuleTexts:
-    """Texts of the rule base: titles of fault classes, and references of rules, each a name and a URL."""
+    """Texts of the rule base: titles of fault classes, and references of rules, each a name and a URL.
+
+    `titles`: those of all classes, by id.
+    """
 
     title: Callable[[str], str] = field(default=lambda fault: fault.replace("_", " "))
     references: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
 
 
 def words_of(known: Knowledge) -> RuleTexts:
@@ -97,7 +101,7 @@ def words_of(known: Knowledge) -> RuleTexts:
         )
         for rule in known.rulebook.rules
     }
-    return RuleTexts(title, references)
+    return RuleTexts(title, references, {fault.id: fault.title for fault in faults.values()})
 
 
 @dataclass(frozen=True, slots=True)

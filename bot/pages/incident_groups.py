@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import col, select
 
-from bot.store.confirmed_fault import actual_fault, actually_failed
+from bot.store.confirmed_fault import UNKNOWN_CAUSE, actually_failed, named_cause
 from bot.store.database import Database
 from bot.store.incident_state import to_do
 from bot.store.tables import IncidentRow
@@ -21,12 +21,12 @@ _LIMIT = 20_000  # incidents looked at
 
 @dataclass(frozen=True, slots=True)
 class IncidentGroup:
-    """The failures of one cause. `fault`: its class, as people confirmed it where they did; None for those without a known cause.
+    """The failures of one cause. `fault`: its class, as people confirmed it where they did; "unknown" for those of unknown cause.
 
     `trend`: their number in each of `PARTS` equal parts of the time shown, the oldest first. `gpu_hours`: None if no incident knows its cost.
     """
 
-    fault: str | None
+    fault: str
     count: int
     open: int
     gpu_hours: float | None
@@ -53,10 +53,10 @@ def groups(store: Database, tenant: str, weeks: int, now: datetime) -> tuple[Inc
         col(row.merged_into).is_(None),
         *([col(row.created_at) >= now - timedelta(weeks=weeks)] if weeks else []),
     ]
-    query = select(actual_fault(), row.created_at, row.gpu_hours_lost).where(*asked).limit(_LIMIT)
+    query = select(named_cause(), row.created_at, row.gpu_hours_lost).where(*asked).limit(_LIMIT)
     with store.errors(), store.session() as session:
         rows = session.exec(query.order_by(col(row.created_at).desc())).all()
-        unsettled = session.exec(select(row.fault).where(*asked, to_do(now)).limit(_LIMIT)).all()
+        unsettled = session.exec(select(named_cause()).where(*asked, to_do(now)).limit(_LIMIT)).all()
     begin = now - timedelta(weeks=weeks) if weeks else min((at for _, at, _ in rows), default=now)
     width = (now - begin) / PARTS or timedelta(seconds=1)
     found = []
@@ -69,7 +69,7 @@ def groups(store: Database, tenant: str, weeks: int, now: datetime) -> tuple[Inc
         found.append(
             IncidentGroup(fault, len(mine), unsettled.count(fault), sum(known) if known else None, tuple(trend))
         )
-    return tuple(sorted(found, key=lambda group: (-(group.gpu_hours or 0.0), -group.count, group.fault or "")))
+    return tuple(sorted(found, key=lambda group: (-(group.gpu_hours or 0.0), -group.count, group.fault)))
 
 
 def neighbours(store: Database, tenant: str, incident: int) -> tuple[int | None, int | None]:
@@ -98,8 +98,8 @@ class GroupRow:
 def group_rows(
     found: Sequence[IncidentGroup], title: Callable[[str], str], list_of: Callable[[str], str]
 ) -> list[GroupRow]:
-    """Return the groups that are shown. `title`: of a fault class; `list_of`: the URL of a filter by class, or by "none"."""
+    """Return the groups that are shown. `title`: of a fault class; `list_of`: the URL of a filter by class."""
     return [
-        GroupRow(group, title(group.fault) if group.fault else "Unknown cause", list_of(group.fault or "none"))
+        GroupRow(group, "Unknown cause" if group.fault == UNKNOWN_CAUSE else title(group.fault), list_of(group.fault))
         for group in found[:MOST]
     ]

@@ -13,7 +13,7 @@ from sqlmodel import col, or_, select
 
 from bot.incidents.resolution import Annotation, Resolution, annotations_within, word
 from bot.store import incident_state
-from bot.store.confirmed_fault import actual_fault, actual_nodes
+from bot.store.confirmed_fault import actual_nodes, has_cause, named_cause
 from bot.store.database import Database
 from bot.store.run_names import path_read, run_name
 from bot.store.suspect_nodes import node_names, suspects
@@ -41,9 +41,10 @@ SORTS: tuple[tuple[Sort, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class IncidentQuery:
-    """A query. `fault`: a class, as people confirmed it where they did, or "none" for incidents without one; `node`: its full name; `job`: part of a name, an id or a path.
+    """A query. `fault`: a class, as people confirmed it where they did, or "unknown" for failures of unknown cause; `node`: its full name; `job`: part of a name, an id or a path.
 
-    `text`: part of a summary, cause, job, node or path, of what people closed an incident with, or its number. `sort`: "open" lists failures that need attention first and runs without a failure last.
+    `text`: part of a summary, cause, job, node or path, of what people closed an incident with, or its number; `titled`: the classes whose
+    title has the text. `sort`: "open" lists failures that need attention first and runs without a failure last.
     """
 
     fault: str = ""
@@ -54,6 +55,7 @@ class IncidentQuery:
     page: int = 1
     text: str = ""
     sort: Sort = "open"
+    titled: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> IncidentQuery:
@@ -110,7 +112,7 @@ class ListedIncident:
 class IncidentResults:
     """A page of incidents. `count`: all incidents that match, at most `MOST_COUNTED`.
 
-    `faults`: class → number of incidents in these weeks; with a filter by node or job, only of the matching ones.
+    `faults`: class → number of incidents in these weeks, "unknown" for failures of unknown cause, None for what did not fail; with a filter by node or job, only of the matching ones.
     """
 
     incidents: tuple[ListedIncident, ...]
@@ -131,12 +133,12 @@ def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> 
     asked = [*era, *_conditions(wanted, now)]
     # one query of the ids, in order, gives both the page and the count
     every = (
-        select(IncidentRow.id, actual_fault())
+        select(IncidentRow.id, named_cause())
         .where(*asked)
         .order_by(*_order(wanted.sort, now), col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         .limit(MOST_COUNTED)
     )
-    each = select(actual_fault().label("fault")).where(*era).subquery()
+    each = select(named_cause().label("fault")).where(*era).subquery()
     by_fault = select(each.c.fault, func.count()).group_by(each.c.fault)
     with store.errors(), store.session() as session:
         every_id = [(number, fault) for number, fault in session.exec(every) if number is not None]
@@ -184,14 +186,13 @@ def _order(sort: Sort, now: datetime) -> list[ColumnElement[Any]]:
 def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.fault:
-        fault = actual_fault()
-        found.append(fault.is_(None) if wanted.fault == "none" else fault == wanted.fault)
+        found.append(has_cause(wanted.fault))
     if wanted.node:
         found.append(suspects(wanted.node))
     if wanted.job:
         found.append(_contains(wanted.job, *_NAMES))
     if wanted.text:
-        found.append(_mentions(wanted.text))
+        found.append(_mentions(wanted.text, wanted.titled))
     if wanted.state == "pinned":
         found.append(col(IncidentRow.pinned).is_(True))
     elif wanted.state != "any":
@@ -206,13 +207,15 @@ def _contains(text: str, *places: Any) -> ColumnElement[bool]:
     return or_(*(col(place).icontains(text, autoescape=True) for place in places))
 
 
-def _mentions(text: str) -> ColumnElement[bool]:
+def _mentions(text: str, titled: Sequence[str]) -> ColumnElement[bool]:
     """Whether an incident has the text in what is shown of it, in what people closed it with, or as its number."""
     row, note = IncidentRow, AnnotationRow
     said = select(note.id).where(
         col(note.incident_id) == col(row.id), _contains(text, note.note, note.action, note.fault, note.nodes)
     )
     found = [_contains(text, row.summary, row.fault, row.nodes, *_NAMES), said.correlate(IncidentRow).exists()]
+    if titled:
+        found.append(named_cause().in_(titled))
     number = text.removeprefix("#")
     if number.isascii() and number.isdigit() and len(number) < _DIGITS:
         found.append(col(row.id) == int(number))

@@ -25,13 +25,14 @@ from bot.pages.incident_list import (
 from bot.pages.templates import render
 from bot.policy.resolution_codes import nameless
 from bot.render.text_format import cut
+from bot.store.confirmed_fault import UNKNOWN_CAUSE
 from bot.store.database import Database
 
 LONGEST_NAME = 40  # characters of a node's name
 MOST_NODES = 3
 VERDICTS = {
     "no_fault": "nothing failed",
-    "no_match": "no rule fits",
+    "no_match": "unknown cause",
     "insufficient_evidence": "no failure found, end unknown",
 }
 
@@ -79,7 +80,7 @@ def overview_page(
     Raises:
         StoreError: the store cannot be used.
     """
-    wanted, home = IncidentQuery.of(asked), to(None)
+    wanted, home = _with_titles(IncidentQuery.of(asked), words), to(None)
     found = find(store, tenant, wanted, now)
     filtered = bool(wanted.fault or wanted.node or wanted.job or wanted.text or wanted.state != "any")
     return render(
@@ -102,9 +103,17 @@ def overview_page(
         newer=_page(home, wanted, wanted.page - 1) if wanted.page > 1 else None,
         older=_page(home, wanted, wanted.page + 1) if wanted.page < found.pages else None,
         home=home,
+        all_time=_page(home, replace(wanted, weeks=0), 1),
         now=now,
         week=week,
     )
+
+
+def _with_titles(wanted: IncidentQuery, words: RuleTexts) -> IncidentQuery:
+    """Return the query with the classes whose title has the text that is searched for: titles are what the page shows."""
+    text = wanted.text.casefold()
+    titled = [fault for fault, title in words.titles.items() if text and text in title.casefold()]
+    return replace(wanted, titled=tuple(titled), fault=UNKNOWN_CAUSE if wanted.fault == "none" else wanted.fault)
 
 
 def _groups(found: Sequence[IncidentGroup], wanted: IncidentQuery, words: RuleTexts, home: str) -> list[GroupRow]:
@@ -146,8 +155,8 @@ def _short(title: str) -> str:
 def _faults(found: IncidentResults, wanted: IncidentQuery, words: RuleTexts) -> list[tuple[str, str, int]]:
     """Return the classes to choose from: id, title and count, most frequent first."""
     choices = [(fault, words.title(fault), count) for fault, count in found.faults.items() if fault is not None]
-    if wanted.fault not in ("", "none") and all(fault != wanted.fault for fault, _, _ in choices):
-        choices.append((wanted.fault, words.title(wanted.fault), 0))
+    unlisted = {wanted.fault, UNKNOWN_CAUSE} - {"", *(fault for fault, _, _ in choices)}
+    choices += [(fault, words.title(fault), 0) for fault in unlisted]
     return sorted(choices, key=lambda choice: (-choice[2], choice[1]))
 
 

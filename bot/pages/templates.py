@@ -48,7 +48,11 @@ def _environment() -> Environment:
         "stacked": stacked,
         "web": web,
     }
-    own = {"style": Markup(style()), "policy": escape(policy(framed=True))}  # noqa: S704 - our own file
+    own = {
+        "style": Markup(style()),  # noqa: S704 - our own file
+        "script": Markup(script()),  # noqa: S704 - likewise
+        "policy": escape(policy(framed=True)),
+    }
     made.globals |= {
         "w": phrases,
         "decisions": decisions,
@@ -64,12 +68,21 @@ def style() -> str:
     return page_style() + (_TEMPLATES / "style.css").read_text(encoding="utf-8")
 
 
+@cache
+def script() -> str:
+    """The script of all pages, which copies commands: the only one that they may run."""
+    return (_TEMPLATES / "copy.js").read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
 def policy(*, framed: bool = False) -> str:
-    """What a page may load: nothing but its own style. `framed`: as a meta element, which knows no frame-ancestors."""
-    known = base64.b64encode(sha256(style().encode()).digest()).decode()
+    """What a page may load and run: nothing but its own style and script. `framed`: as a meta element, which knows no frame-ancestors."""
     ancestors = "" if framed else "; frame-ancestors 'none'"
     images = "'self' data:"  # the digest's pictures, at addresses that are signed too
-    return f"default-src 'none'; style-src 'sha256-{known}'; img-src {images}; form-action 'self'; base-uri 'none'{ancestors}"
+    return f"default-src 'none'; style-src {_digest(style())}; script-src {_digest(script())}; img-src {images}; form-action 'self'; base-uri 'none'{ancestors}"
 
 
 def _visible(value: Any) -> Any:

@@ -10,6 +10,8 @@ from sqlmodel import col, select
 from bot.store.tables import AnnotationRow, IncidentRow
 from kb.model import NOT_FAILED
 
+UNKNOWN_CAUSE = "unknown"  # in place of a class, for failures of unknown cause
+
 
 def actual_fault() -> ColumnElement[Any]:
     """The fault class that the last valid close-out names, NULL where it says that no rule fits or that nothing failed; else the diagnosed one.
@@ -24,6 +26,16 @@ def actual_fault() -> ColumnElement[Any]:
         (said.in_(("shown", "fault")), func.coalesce(_last(AnnotationRow.fault), diagnosed)),
         else_=diagnosed,
     )
+
+
+def named_cause() -> ColumnElement[Any]:
+    """The class as `actual_fault`; "unknown" for a failure of unknown cause, NULL only for what did not fail."""
+    return func.coalesce(actual_fault(), case((actually_failed(), UNKNOWN_CAUSE)))
+
+
+def has_cause(fault: str) -> ColumnElement[bool]:
+    """Whether an incident is of this class; `unknown` (`none` in older scripts) means failures of unknown cause."""
+    return named_cause() == (UNKNOWN_CAUSE if fault == "none" else fault)
 
 
 def actually_failed() -> ColumnElement[Any]:

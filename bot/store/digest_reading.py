@@ -13,6 +13,7 @@ from sqlmodel import Session
 
 from bot.render.text_format import cut, shown
 from bot.runtime.redaction import redact
+from bot.store.run_names import logs_name
 from bot.store.tables import AnnotationRow, IncidentRow, UtcDateTime
 from bot.store.visibility import PUBLIC, Viewer, visible
 from kb.digest.rows import JUDGED, AttemptTimes, DigestRow
@@ -24,7 +25,7 @@ _COLUMNS = (
     "id", "created_at", "ended_at", "verdict", "phase", "job_id", "job_name", "chain", "attempt", "fault", "rule", "cluster",
     "owner", "partition", "framework", "image", "gpus", "width", "nodes", "runs", "gpu_hours_lost", "saving",
     "merged_into", "snoozed_until", "closed_at", "backfilled",
-    "fingerprint", "bundle", "reached", "reopened_at",
+    "fingerprint", "bundle", "source", "reached", "reopened_at",
 )  # fmt: skip
 _NAMES = (
     "name",
@@ -160,10 +161,16 @@ def _columns(session: Session, query: Select[Any], until: datetime | None) -> Re
         **{field: _coded(stored[_STORED.get(field, field)]) for field in _NAMES + _WORDS if field not in _SAID},
         **{field: _coded(getattr(one, field) for one in heard) for field in _SAID},
         "nodes": _coded(nodes or "[]" for nodes in stored["nodes"]),
+        "name": _coded(map(_name, *(stored[name] for name in ("job_name", "job_id", "bundle", "source")))),
     }
     runs = [_RUNS.decode(runs or "[]") for runs in stored["runs"]]
     sleeping = {place: _seconds(end) for place, (end, closed) in asleep if end is not None and closed is None}
     return ReportColumns(few, runs, rest, sleeping, latest)
+
+
+def _name(job: str | None, number: str | None, bundle: str | None, source: str | None) -> str | None:
+    """The name of a job; of a run that was read from files, and has no number either, what was read."""
+    return job or (None if number else logs_name(bundle, source) or None)
 
 
 def _coded(column: Iterable[str | None]) -> tuple[list[str | None], list[int]]:

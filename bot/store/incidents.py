@@ -23,7 +23,7 @@ from sqlmodel import Session, col, select
 from bot.render.report_json import dumps, from_json
 from bot.runtime.paths import DEFAULT_TENANT, database_url
 from bot.store import unsaved
-from bot.store.confirmed_fault import actual_fault, actual_nodes
+from bot.store.confirmed_fault import actual_nodes, has_cause
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import ListedState, awake, listed_in, to_do
 from bot.store.packed_reports import Origin, PackedReport, file
@@ -32,7 +32,6 @@ from bot.store.suspect_nodes import node_names, suspects
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from bot.store.visibility import PUBLIC, Viewer, visible
 from kb.errors import SignalboxError
-from kb.model import NOT_FAILED
 from kb.report import Report
 
 _LATEST = 5_000  # incidents whose nodes are looked through for a similar name
@@ -82,7 +81,7 @@ class Incident:
 class IncidentFilter:
     """Filter for incidents. All conditions that are set must hold.
 
-    `state`: as of `now`; `assignee`: assigned to this person; `fault`: its class, or "none" for failures without one; `node`: the whole
+    `state`: as of `now`; `assignee`: assigned to this person; `fault`: its class, or "unknown" for failures of unknown cause; `node`: the whole
     name of a node at fault, as people closed it, else as diagnosed; `awake`: neither snoozed nor merged; `to_do`: failures
     without a confirmed cause (bot.store.incident_state). `viewer`: for whom; by default, without private incidents.
     """
@@ -120,9 +119,7 @@ class IncidentFilter:
     def _blamed(self) -> list[ColumnElement[bool]]:
         """The conditions on the cause and the suspects."""
         found: list[ColumnElement[bool]] = [] if self.node is None else [suspects(self.node)]
-        if self.fault == "none":
-            return [*found, actual_fault().is_(None), col(IncidentRow.verdict).not_in(NOT_FAILED)]
-        return found if self.fault is None else [*found, actual_fault() == self.fault]
+        return found if self.fault is None else [*found, has_cause(self.fault)]
 
 
 EVERYTHING = IncidentFilter()

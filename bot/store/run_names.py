@@ -25,11 +25,15 @@ def run_name(run: NamedRun, unnamed: str = "a job") -> str:
     """The name or id of the job; else of the folder of its bundle; else the end of the path of its logs; else `unnamed`."""
     if run.job_name or run.job_id:
         return run.job_name or run.job_id or unnamed
-    if run.bundle:
-        place = PurePath(run.bundle)
-        return (place.parent.name if place.name == "logs" else place.name) or unnamed
-    parts = [part for part in PurePath(run.source or "").parts if part != "/"]
-    return "/".join(parts[-PARTS:]) or unnamed
+    return logs_name(run.bundle, run.source) or unnamed
+
+
+def logs_name(bundle: str | None, source: str | None) -> str:
+    """The name of a bundle's folder, else the end of the path of the logs; empty if neither is known."""
+    if bundle:
+        place = PurePath(bundle)
+        return place.parent.name if place.name == "logs" else place.name
+    return "/".join([part for part in PurePath(source or "").parts if part != "/"][-PARTS:])
 
 
 def path_read(run: NamedRun) -> str:

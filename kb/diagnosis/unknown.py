@@ -45,7 +45,7 @@ EFFECTS = frozenset(
 _FAULT = FaultClass(
     UNKNOWN,
     "none",
-    "Cause unknown from the data provided",
+    "Unknown cause",
     symptom=True,
     explains=("collective_timeout", "peer_failure", "killed"),
 )

@@ -7,22 +7,22 @@ from collections.abc import Mapping
 DEFINITIONS: Mapping[str, str] = {
     "failures": (
         "Job ends of the week that Signalbox was asked about and in which something failed: the verdicts fault and no_match, "
-        "unless the run completed or was stopped on purpose or people closed it as 'nothing failed', and those that people closed with a "
-        "fault though Signalbox had seen none. A job end that was diagnosed several times counts once, and "
+        "unless the run completed or was stopped (as planned, cancelled, preempted, at its time limit) or people closed it as 'nothing failed', "
+        "and those that people closed with a fault though Signalbox had seen none. A job end that was diagnosed several times counts once, and "
         "failures that people merged count as one. Jobs that nobody asked about are not stored and do not count."
     ),
     "week": (
         "An ISO 8601 week, from Monday 00:00 to Monday 00:00 in the team's time zone, so it has 167 or 169 hours when clocks change. "
         "A failure belongs to the week in which its job ended or, if that is unknown, in which it was reported."
     ),
-    "class": "The cause that people closed the failure as; otherwise the fault of the first diagnosis; otherwise no diagnosis.",
+    "class": "The cause that people closed the failure as; otherwise the fault of the first diagnosis; otherwise unknown.",
     "gpu_hours": (
         "GPUs of the job times the time lost, including failures merged into it. The time lost is taken from the close-out or, without one, is the sum of the known times of detection, scheduling, "
         "initialisation and recomputation. Unknown times count as nothing, so sums are lower bounds; n is the number of failures "
         "with a known time. A report and the list of incidents show a smaller figure: only the steps to repeat."
     ),
     "ran_well": (
-        "Jobs of the week that Signalbox saw end as somebody wanted, completed or stopped on purpose, or that people closed as 'nothing failed': GPUs times the time from the "
+        "Jobs of the week that completed or were stopped (as planned, cancelled, preempted, at their time limit), or that people closed as 'nothing failed': GPUs times the time from the "
         "start to the end of the last attempt, where both are known."
     ),
     "between": "Mean time between failures: hours of the week so far, divided by the failures of all jobs.",
@@ -56,12 +56,12 @@ DEFINITIONS: Mapping[str, str] = {
         "at random (Poisson) over all known nodes: the named ones, or as many as the widest job used. Nodes named by more jobs are "
         "excluded first, so that one does not hide the next. A score of 2 is expected in one of a hundred such periods. A lemon has a score of 2 or more and at least 3 jobs."
     ),
-    "unknown": "Share of failures for which no rule gave a diagnosis.",
+    "unknown": "Share of failures for which Signalbox named no cause, whatever people closed them as.",
     "closed": "Share of failures whose cause a person has confirmed.",
     "top1": "Share of diagnoses whose first fault was the cause, of those that people judged right or wrong. 'Nothing failed' counts "
     "as a wrong one if people named a fault, and a fault as a wrong one if people say that nothing failed. 'Still unknown' is not a judgement.",
     "top3": "The same, counting any of the diagnoses shown.",
-    "abstained": "Share of failures without a diagnosis where people confirmed that none fitted, of those that they judged.",
+    "abstained": "Share of failures without a named cause where people confirmed that no class fits, of those that they judged.",
     "wrong": (
         "Answers of eight weeks whose first diagnosis came from the rule and was not the cause, of those that people judged. "
         "Rules judged fewer than five times are left out."
@@ -77,7 +77,7 @@ DEFINITIONS: Mapping[str, str] = {
 
 LABELS: Mapping[str, str] = {
     "gpu_hours": "GPU-hours lost",
-    "ran_well": "ended well",
+    "ran_well": "completed or stopped",
     "between": "between failures",
     "to_failure": "mean time to failure by size",
     "recovery": "time to recover",
@@ -85,7 +85,7 @@ LABELS: Mapping[str, str] = {
     "effective": "effective ratio",
     "offenders": "nodes",
     "lemon": "score",
-    "unknown": "no diagnosis",
+    "unknown": "no cause named",
     "closed": "closed by people",
     "top1": "correct, top answer",
     "top3": "correct, top three",

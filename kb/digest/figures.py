@@ -262,7 +262,7 @@ def _classes(this: _Week, before: _Week, known: Mapping[str, FaultTitle]) -> tup
 def title(fault: str, known: Mapping[str, FaultTitle]) -> str:
     """A class in words."""
     if fault == UNKNOWN:
-        return "No diagnosis"
+        return "Unknown cause"
     found = known.get(fault)
     return fault.replace("_", " ") if found is None else found.title
 
@@ -389,7 +389,7 @@ def _open(failures: Iterable[_Failure], known: Mapping[str, FaultTitle]) -> tupl
     return tuple(
         OpenFailure(
             failure.row.id,
-            failure.row.name or failure.row.job or "?",
+            failure.row.name or failure.row.job or "a job without a name",
             failure.row.known,
             title(failure.row.known, known),
             failure.gpu_hours,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kb.model import NOT_FAILED
 
 UNKNOWN = "unknown"  # the class of a failure that nobody has named
-SOUND = frozenset({"stopped", "completed"})  # phases in which a run ended as somebody wanted it to
+SOUND = frozenset({"stopped", "completed"})  # phases of a run that ended without failing
 JUDGED = ("right", "right_not_first", "wrong")
 
 
@@ -82,7 +82,7 @@ class DigestRow(NamedTuple):
 
     @property
     def ended_well(self) -> bool:
-        """Whether the run completed or was stopped on purpose, or people say that nothing failed."""
+        """Whether the run completed or was stopped from outside or as planned, or people say that nothing failed."""
         return self.cause == "no_failure" or (self.phase in SOUND and not self.overruled)
 
     @property

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from kb.facts.job_facts import Facts
 from kb.facts.standstill import in_words, stood_still
+from kb.facts.stated_settings import stated_setting
 from kb.facts.topology import Places
 from kb.regex.lazy import lazy_compile
 from kb.regex.one_pass import one_pass
@@ -160,6 +161,8 @@ class RunCircumstances:
             "verbose": lambda: "on" if _in_force(_VERBOSE, self._lines) else "",
             "recompute": lambda: "on" if _shows(_RECOMPUTES, _naming(self._lines, "checkpoint", "recompute")) else "",
             "micro_batch": lambda: "one" if _shows(_ONE_SAMPLE, self._lines) else "",
+            "batch_setting": lambda: stated_setting("batch_setting", self._lines),
+            "length_setting": lambda: stated_setting("length_setting", self._lines),
             "elastic": lambda: "yes" if _shows(_ELASTIC, self._lines) else "",
             "work": lambda: "inference" if _only_infers(facts, self._lines) else "",
             "stood": lambda: in_words(seconds) if (seconds := stood_still(facts)) else "",

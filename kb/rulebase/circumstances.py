@@ -33,6 +33,8 @@ OF_RUN: Mapping[str, tuple[str, ...]] = {
     "verbose": ("on",),  # NCCL_DEBUG=INFO, or more
     "recompute": ("on",),  # activations are computed again in the backward pass
     "micro_batch": ("one",),  # of one sample
+    "batch_setting": (),  # the size of the micro batch that the logs state, such as "micro_batch_size 4"
+    "length_setting": (),  # the length of sequences, likewise
     "elastic": ("yes",),  # the launcher's own rendezvous sets MASTER_ADDR and MASTER_PORT
     "work": ("inference",),  # an evaluation, generation or service, without any training
     "stood": (),  # for how long the run provably took no step before its scheduler ended it, such as "4 h"
@@ -80,6 +82,10 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "installing": (),  # the package at which an installer gave up
     "install_error": (),  # its first error that passes on no other one
     "conflict": (),  # what pip said of the package that does not fit
+    "service": (),  # the host of the address that the line names first, such as "huggingface.co"
+    "repository": (),  # of the model hub, such as "org/model"
+    "named": (),  # what that message names, in quotes or as an option or variable, such as "--rdzv_id" or "lr and eps"
+    "shapes": (),  # the shapes that it states, such as "4096x1152 and 1024x256"
     "says": (),  # the message of the exception, option parser or assertion, cut
     "absent": (
         "key",

@@ -195,7 +195,8 @@ def _shared(base: Comparison, groups: _RankGroups, indices: Sequence[int]) -> Co
         for i in indices
         if (groups.members[i][0].doing.activity, groups.members[i][0].doing.fault) == best
     )
-    found = _of_one(groups, first) if groups.seen == 1 and not base.unseen_count else first.doing
+    all_do_it = kinds[best] == groups.seen and not base.unseen_count
+    found = _of_one(groups, first) if all_do_it else first.doing
     who = (
         f"rank {first.rank}"
         if groups.seen == 1
@@ -211,7 +212,7 @@ def _shared(base: Comparison, groups: _RankGroups, indices: Sequence[int]) -> Co
 
 
 def _of_one(groups: _RankGroups, rank_stack: _RankStack) -> ProcessActivity:
-    """Return what the only rank does: without others, it is no straggler, and out of step with nobody."""
+    """Return what a rank does if it is the only one, or if all do the same: it is no straggler, and out of step with nobody."""
     found, rounds = rank_stack.doing, groups.rounds[rank_stack.rank]
     if found.fault == "straggler":
         found = _stuck(found, rounds, rank_stillness(rank_stack.rank, rounds, groups.limits, Memo()))

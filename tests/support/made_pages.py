@@ -8,6 +8,7 @@ from typing import Any
 from bot.pages.attachments import PageAttachments
 from bot.pages.comparisons import Comparisons
 from bot.pages.log_context import LogContext
+from bot.pages.templates import script
 from kb.collectives.sequence import GroupSequence, Standing
 from kb.timeline.curves import Chart, CurveLine, Curves
 from kb.timeline.heat import HeatMap, HeatRow
@@ -176,6 +177,7 @@ class Read(HTMLParser):
             "option",
             "input",
             "button",
+            "script",
         ]
     )
     ATTRIBUTES = frozenset(
@@ -221,6 +223,8 @@ class Read(HTMLParser):
             "spellcheck",
             "selected",
             "type",
+            "hidden",
+            "placeholder",
         ]
     )
 
@@ -287,5 +291,7 @@ class Read(HTMLParser):
         """Collect text outside of the head."""
         if "style" in self._open:
             self.styles.append(data)
+        elif "script" in self._open:
+            self.faults += [] if data == script() else [f"a script that is not ours: {data[:80]}"]
         elif "body" in self._open:
             self._shown.append(data)

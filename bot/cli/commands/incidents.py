@@ -34,7 +34,7 @@ def list_incidents(
         str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")
     ] = None,
     fault: Annotated[
-        str | None, typer.Option("--fault", help="Only this fault class, or `none` for failures without a known cause.")
+        str | None, typer.Option("--fault", help="Only this fault class; `unknown`: failures of unknown cause.")
     ] = None,
     node: Annotated[
         str | None,

@@ -112,6 +112,6 @@ def _answer_record(digest: Digest) -> str:
     long = digest.long_record
     return (
         f"Accuracy over {long.weeks} weeks: top answer correct {phrases.share(long.top1)}; "
-        f"in the top three {phrases.share(long.top3)}; without a diagnosis {phrases.share(phrases.unknown_of(digest))}; "
+        f"in the top three {phrases.share(long.top3)}; no cause named in {phrases.share(phrases.unknown_of(digest))}; "
         f"not closed {digest.open_all}, {digest.open_week} of them from {digest.week}"
     )

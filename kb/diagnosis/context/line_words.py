@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from kb.diagnosis.context.error_names import of_error
+from kb.diagnosis.context.named_words import listed, message_names, message_shapes
 from kb.diagnosis.context.package_names import package_of
 from kb.facts.patterns.signals import Signal
 from kb.parsers.logs.progress.quantities import memory_of
@@ -38,7 +39,20 @@ _DEVICE = lazy_compile(
     r"|(?:\bdevice ordinal[: ]{1,2}|\b(?:cuda|hip|npu|xpu):)(?P<ordinal>\d{1,2})\b"
     r"|\bhabanalabs (?P<gaudi>hl\d{1,2})\b|(?<![\w:])(?P<bus>[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d) (?:VGA compatible|3D|Display|Processing)\b"
 )
-_NAMED = (("path", _PATH), ("worker_ip", _WORKER_IP), ("worker_pid", _WORKER_PID))
+_SERVICE = lazy_compile(
+    r"\bhttps?://(?:[^/@\s\"']{1,80}@)?([\w.-]{1,120}(?::\d{2,5})?)|\bhost=[\"']([\w.-]{1,120})[\"'], port="
+)
+_REPOSITORY = lazy_compile(
+    r"\bhttps?://huggingface\.co/(?:api/)?(?:datasets/|models/|spaces/)?([\w.-]{1,80}/[\w.-]{1,80}?)(?=/|[.\s\"')]|$)"
+    r"|\b(?:repo|model|dataset) [\"']?([\w.-]{1,80}/[\w.-]{1,80}\w)[\"']? is (?:gated|restricted)"
+)
+_NAMED = (
+    ("path", _PATH),
+    ("worker_ip", _WORKER_IP),
+    ("worker_pid", _WORKER_PID),
+    ("service", _SERVICE),
+    ("repository", _REPOSITORY),
+)
 _WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
 _CONNECTION = lazy_compile(
     r"(?i)(?P<name>name resolution|name or service not known|getaddrinfo|nodename nor servname|could not translate host)"
@@ -90,7 +104,7 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
         found["to_host"], found["to_port"] = _end(text)
     for name, shown in _NAMED:
         if name in asked and (stated := shown.findall(first.line) or shown.findall(text)):
-            found[name] = max(stated[-1]) if name == "path" else stated[0]  # of a copy, the target
+            found[name] = max(stated[-1]) if name == "path" else _first(stated[0])  # of a copy, the target
     if "sender_uid" in asked:
         found["sender_uid"] = _sender(first.captures.get("address", ""))
     for name, stated_by in (
@@ -119,7 +133,14 @@ def _of_messages(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[
         found |= next(filter(None, (of_error(kind, message) for kind, message in raised)), {})
     if "says" in asked:
         found["says"] = next(filter(None, map(_said, _raised(signals))), "")
+    for name, read in (("named", message_names), ("shapes", message_shapes)):
+        if name in asked:
+            found[name] = next(filter(None, (read(_message(item)) for item in _raised(signals))), "")
     return found
+
+
+def _first(groups: str | tuple[str, ...]) -> str:
+    return groups if isinstance(groups, str) else max(groups)
 
 
 def with_end(words: Mapping[str, str], others: Iterable[Signal]) -> Mapping[str, str]:
@@ -183,11 +204,7 @@ def _devices(signals: Iterable[Signal]) -> str:
         filter(None, (_device(f"{item.line}\n{item.captures.get('message', '')}"[:4000]) for item in signals))
     )
     shown, left = list(names)[:_DEVICES], len(names) - _DEVICES
-    return (
-        f"{', '.join(shown)} and {left} more"
-        if left > 0
-        else " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
-    )
+    return f"{', '.join(shown)} and {left} more" if left > 0 else listed(shown)
 
 
 def _raised(signals: Sequence[Signal]) -> list[Signal]:
@@ -206,12 +223,16 @@ def _raised(signals: Sequence[Signal]) -> list[Signal]:
 
 def _said(first: Signal) -> str:
     """Return what the exception or the check of a line says, on one line and cut at a word; empty if it says nothing."""
-    stated = _SAID.search(first.line)
-    own = first.captures.get("message") or (next(filter(None, stated.groups())) if stated is not None else "")
-    words = " ".join(own.split())
+    words = " ".join(_message(first).split())
     if len(words) > _SHORT:
         return f"{words[:_SHORT].rpartition(' ')[0] or words[:_SHORT]} ..."
     return words.rstrip(".:;, ") if len(words) > 2 else ""
+
+
+def _message(first: Signal) -> str:
+    """Return the message of an exception or a check, whole; empty if its line has none."""
+    stated = _SAID.search(first.line)
+    return first.captures.get("message") or (next(filter(None, stated.groups())) if stated is not None else "")
 
 
 def _sender(address: str) -> str:

@@ -22,6 +22,7 @@ from bot.pages.attachments import dumps as curves_of
 from bot.pages.incident import IncidentStatus, incident_page, words_of
 from bot.pages.routes import pages
 from bot.pages.signed_links import PREFIX, LinkGrant, PageLinks, signed
+from bot.pages.templates import script
 from bot.render.pictures.timeline import dumps as timeline_of
 from bot.render.report_json import dumps
 from bot.store.digest_rows import compute
@@ -57,6 +58,40 @@ HUNG = replace(
         ),
     ),
 )
+
+
+@pytest.mark.parametrize("permitted", [True, False], ids=["clipboard", "no permission"])
+def test_commands_are_copied_by_keyboard(browser, served, permitted):
+    """Each block of commands has a button that copies it and says so; without the clipboard, the commands are selected for Ctrl+C."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get(served["incident"])
+    browser.execute_script(OPEN)
+    if not permitted:
+        browser.execute_script(
+            "navigator.clipboard.writeText = () => Promise.reject(); document.execCommand = () => false"
+        )
+    else:
+        browser.execute_script(
+            "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve() }"
+        )
+    browser.execute_script("document.querySelector('.commands pre').focus()")
+    keys = ActionChains(browser).send_keys(Keys.TAB)
+    keys.send_keys(Keys.ENTER).perform()
+    wanted = browser.execute_script(
+        "return [...document.querySelectorAll('.commands pre')[0].querySelectorAll('code')].map(one => one.textContent).join('\\n')"
+    )
+    said = "Copied" if permitted else "Selected: press Ctrl+C to copy"
+    WebDriverWait(browser, 10).until(
+        lambda item: item.execute_script("return document.querySelector('.commands [role=status]').textContent") == said
+    )
+    if permitted:
+        assert browser.execute_script("return window.copied") == wanted
+    else:
+        assert browser.execute_script("return getSelection().toString().trim()") == wanted
+
 
 REPEATED = replace(
     FALLEN_GPU,
@@ -169,7 +204,7 @@ def screen(browser):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_nothing_runs_and_nothing_is_asked_of_others(browser, served, name):
-    """The page has no scripts or handlers, violates no policy, and requests nothing but itself."""
+    """The page has no handlers and no script but the one that copies commands, violates no policy, and requests nothing but itself."""
     browser.get_log("browser")
     browser.get(served[name])
     browser.execute_script(OPEN)
@@ -178,7 +213,9 @@ def test_nothing_runs_and_nothing_is_asked_of_others(browser, served, name):
     asked = browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
     own = "/pages/" if name in PICTURED else None
     assert [item for item in asked if not item.endswith("/favicon.ico") and not _ours(item, own)] == []
-    assert browser.execute_script("return document.scripts.length") == 0
+    assert browser.execute_script("return [...document.scripts].map(one => one.textContent)") == (
+        [] if name == "digest" else [script()]
+    )
     assert browser.execute_script("return document.images.length") == (3 if name in PICTURED else 0)
     assert browser.execute_script("return document.querySelectorAll('[onerror], [onload], [onmouseover]').length") == 0
     assert [complaint for complaint in complaints(browser) if "favicon.ico" not in complaint] == []

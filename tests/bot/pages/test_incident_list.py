@@ -64,6 +64,7 @@ def filled(database):
         ({}, ["ecc", "nccl", "none"]),
         ({"weeks": "0"}, ["ecc", "nccl", "none", "old"]),
         ({"weeks": "12", "fault": "gpu_memory_ecc"}, ["ecc", "old"]),
+        ({"fault": "unknown"}, ["none"]),
         ({"fault": "none"}, ["none"]),
         ({"node": "gpu-1"}, ["ecc"]),
         ({"node": "gpu-10"}, ["ecc", "nccl"]),
@@ -133,7 +134,7 @@ def test_what_is_known_of_an_incident_is_listed(filled):
     (one,) = found.incidents
     assert (one.id, one.job, one.nodes, one.state) == (numbers["nccl"], "llm-7b", ("gpu-10",), "closed")
     assert one.word.last.said.fault == "rdma_link"
-    assert found.faults == {"gpu_memory_ecc": 1, "rdma_link": 1, None: 1}
+    assert found.faults == {"gpu_memory_ecc": 1, "rdma_link": 1, "unknown": 1}
 
 
 def test_what_people_said_and_read_is_found(filled):

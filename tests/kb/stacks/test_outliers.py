@@ -107,6 +107,15 @@ def test_the_only_rank_is_no_straggler_of_others():
         assert not {"straggler", "collective_desync"} & set(found.alternatives)
 
 
+def test_ranks_that_all_do_the_same_are_no_stragglers():
+    """Two ranks that both sleep, or both work, are late for nobody."""
+    asleep, busy = f"wait_for_more (train.py:10){TRAIN}", f"spin (train.py:12){TRAIN}"
+    for text, state, fault in ((asleep, "idle", "deadlock"), (busy, "active", "code_bug")):
+        found = compare([stack(rank, text, at, state=state) for rank in (0, 1) for at in range(1, 5)])
+        assert (found.fault, found.shared, found.seen) == (fault, True, 2)
+        assert not {"straggler", "collective_desync"} & set(found.alternatives)
+
+
 def test_ranks_without_a_stack():
     """Expected ranks without a stack are reported; if all others wait, they may be waiting for these."""
     found = compare(crowd(7, REDUCE), expected=range(8))
