@@ -210,7 +210,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     total = f" of {reached.total_iterations:,}" if reached.total_iterations else ""
     found = (
         ("Job", phrases.job_names(job)),
-        ("Of", job.owner or ""),
+        ("User", job.owner or ""),
         (
             "Size",
             text_format.joined(

@@ -31,9 +31,9 @@ from bot.store.database import Database
 LONGEST_NAME = 40  # characters of a node's name
 MOST_NODES = 3
 VERDICTS = {
-    "no_fault": "nothing failed",
-    "no_match": "unknown cause",
-    "insufficient_evidence": "no failure found, end unknown",
+    "no_fault": "Nothing failed",
+    "no_match": "Unknown cause",
+    "insufficient_evidence": "No failure found, end unknown",
 }
 
 

@@ -94,7 +94,9 @@ def test_a_good_week_says_how_much_ran_well():
     undecided = good._replace(id=4, job="c", verdict="insufficient_evidence", phase="running")
     digest = digest_of(good, again, unsized, undecided)
     assert (digest.ran_well.value, digest.ran_well.n, digest.ran_well.of) == (16.0, 1, 2)
-    assert lead.sentences(digest)[0].endswith(" 2 jobs completed or were stopped after at least 16.0 GPU-hours (n = 1 of 2).")
+    assert lead.sentences(digest)[0].endswith(
+        " 2 jobs completed or were stopped after at least 16.0 GPU-hours (n = 1 of 2)."
+    )
     assert lead.sentences(digest)[1:] == ("There is no earlier week to compare with.", "There is nothing to do.")
 
 

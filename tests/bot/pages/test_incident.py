@@ -132,11 +132,12 @@ def test_endless_evidence_is_cut_and_says_so():
     assert lines("a\n\n" * 100)[-1] == "... 60 more lines"
 
 
-def test_the_policy_allows_the_page_its_style_and_nothing_else():
-    """No script, no address; the style by its digest."""
+def test_the_policy_allows_the_page_its_style_and_script_and_nothing_else():
+    """No address, and no script but the one that copies commands; both by their digests."""
     assert policy().startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy()
-    assert "script" not in policy()
+    assert policy().count("script-src") == policy().count("script") == 1
+    assert "script-src 'sha256-" in policy()
 
 
 def test_no_mask_changes_the_policy(monkeypatch):

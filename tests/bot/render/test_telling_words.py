@@ -27,11 +27,23 @@ from tests.support.bot_samples import FALLEN_GPU
         (Pattern("a", series=SeriesTest("grad_norm")), "loss: 1.0 | grad norm: 960.3 |", "grad norm: 960.3"),
         (Pattern("a", detect=DetectorTest("straggler_step")), "loss: 1.0", None),
         (Pattern("a", detect=DetectorTest("loss_not_finite")), "loss: 1.2 | grad norm: nan |", "grad norm: nan"),
-        (Pattern("a", regex="uture failed after"), "ChainedFuture failed afterwards", "ChainedFuture failed afterwards"),
+        (
+            Pattern("a", regex="uture failed after"),
+            "ChainedFuture failed afterwards",
+            "ChainedFuture failed afterwards",
+        ),
         (Pattern("a", exception=ExceptionTest(type="KeyError")), "KeyError: 'lr'", "KeyError: 'lr'"),
         (Pattern("a", exception=ExceptionTest(type="KeyError", message="nowhere")), "KeyError: 'lr'", None),
-        (Pattern("a", exception=ExceptionTest(type="KeyError", message="^no ")), "[0]: KeyError: no key", "KeyError: no"),
-        (Pattern("a", exception=ExceptionTest(classified=True)), "ValueError: no such split", "ValueError: no such split"),
+        (
+            Pattern("a", exception=ExceptionTest(type="KeyError", message="^no ")),
+            "[0]: KeyError: no key",
+            "KeyError: no",
+        ),
+        (
+            Pattern("a", exception=ExceptionTest(classified=True)),
+            "ValueError: no such split",
+            "ValueError: no such split",
+        ),
     ],
 )
 def test_the_longest_match_of_the_rule_is_telling(known, pattern, line, words):
