@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -14,10 +15,12 @@ from bench.catalogue.linear_model import Examples
 from bot.authoring import selftest
 from bot.rulebase.loader import Knowledge, default_folder
 from kb.classifier.areas import LIBRARY, STANDARD, Areas
-from kb.classifier.classify import error_text
-from kb.classifier.traits import OWN, ErrorText, said, traits
+from kb.classifier.classify import NOTHING_AROUND, Around, error_text
+from kb.classifier.stages import stage_of
+from kb.classifier.traits import OWN, ErrorText, said, stem, traits
 from kb.diagnosis.findings import find
 from kb.facts.job_facts import Facts
+from kb.facts.patterns.classification import STATED
 from kb.parsers.logs.error_lines import message_of
 
 HERE: Final = Path(__file__).parent
@@ -28,6 +31,7 @@ PLACELESS: Final = 0.5  # weight of a site's copy without its place, for logs wi
 INTERPRETER: Final = 6.0
 OWN_EXAMPLE: Final = 2.0
 TITLE: Final = 0.5
+LIFT: Final = 0.4  # 0: a row counts as its weight says; 1: every class counts the same in all
 PYTHON: Final = ("/**", ".py", "*")  # ends of patterns that match files of Python
 NATIVE: Final = frozenset(
     {
@@ -76,10 +80,10 @@ class Row:
     group: str
 
 
-def examples(rows: list[Row]) -> Examples:
-    """Return rows as traits."""
+def examples(rows: Sequence[Row], concepts: Mapping[str, Sequence[str]]) -> Examples:
+    """Return rows as traits. `concepts`: as `concept_rows` gives them."""
     return Examples(
-        tuple(traits(row.error) for row in rows),
+        tuple(traits(row.error, concepts) for row in rows),
         tuple(row.label for row in rows),
         tuple(row.weight for row in rows),
         tuple(row.group for row in rows),
@@ -98,6 +102,16 @@ def area_rows() -> list[tuple[str, str]]:
     ]
 
 
+def concept_rows() -> dict[str, tuple[str, ...]]:
+    """Return the concepts of concepts.yaml by the stems of their words."""
+    document = yaml.safe_load((HERE / "concepts.yaml").read_text("utf-8"))
+    found: dict[str, dict[str, None]] = {}
+    for concept, words in document.items():
+        for word in words:
+            found.setdefault(stem(word), {})[concept] = None
+    return {word: tuple(named) for word, named in sorted(found.items())}
+
+
 def sites() -> list[Row]:
     """Return a row for each site of the catalogue."""
     labels = {row["id"]: row for row in _table("labels.tsv")}
@@ -106,8 +120,19 @@ def sites() -> list[Row]:
 
 def without_place(row: Row) -> Row:
     """Return a site as a log without a traceback shows it."""
-    error = replace(row.error, path="", function="", area="", callers=())
+    error = replace(row.error, path="", function="", area="", callers=(), stage="")
     return replace(row, error=error, weight=row.weight * PLACELESS)
+
+
+def lifted(rows: Sequence[Row]) -> list[Row]:
+    """Return rows with those of rare classes raised by a power of their rarity (`LIFT`); the sum of the weights stays."""
+    mass: Counter[str] = Counter()
+    for row in rows:
+        mass[row.label] += row.weight
+    mean = mass.total() / len(mass)
+    raised = [row.weight * (mean / mass[row.label]) ** LIFT for row in rows]
+    scale = mass.total() / sum(raised)
+    return [replace(row, weight=weight * scale) for row, weight in zip(rows, raised, strict=True)]
 
 
 def interpreter() -> Iterator[Row]:
@@ -116,6 +141,7 @@ def interpreter() -> Iterator[Row]:
         for column, places in ELSEWHERE.items():
             for area, function in places:
                 error = ErrorText(row["type"], *said(row["words"]), area=area, function=function, callers=(function,))
+                error = replace(error, stage=stage_of(area, function))
                 yield Row(error, row[column], INTERPRETER / len(places), "interpreter")
 
 
@@ -141,7 +167,9 @@ def own_examples(known: Knowledge, areas: Areas) -> Iterator[Row]:
             if finding.rule.id == test.rule:
                 for signal in finding.signals[:MOST_EXAMPLES]:
                     raised = _raised(facts, signal.stream, signal.offset)
-                    error = ErrorText("", *said(message_of(signal.line))) if raised is None else _text(areas, raised)
+                    around = Around(signal.stage if signal.stage in STATED else "")
+                    bare = ErrorText("", *said(message_of(signal.line)), stage=around.stage)
+                    error = bare if raised is None else _text(areas, raised, around)
                     yield Row(error, finding.fault.id, OWN_EXAMPLE, test.rule)
 
 
@@ -159,10 +187,9 @@ def _raised(facts: Facts, stream: int, offset: int) -> Mapping[str, object] | No
     return found[0].fields if found else None
 
 
-def _text(areas: Areas, fields: Mapping[str, object]) -> ErrorText:
-    return error_text(
-        areas, str(fields.get("type") or ""), str(fields.get("message") or ""), str(fields.get("frames") or "")
-    )
+def _text(areas: Areas, fields: Mapping[str, object], around: Around = NOTHING_AROUND) -> ErrorText:
+    said_of = (str(fields.get(name) or "") for name in ("type", "message", "frames"))
+    return error_text(areas, *said_of, around)
 
 
 def _site(row: Mapping[str, str], label: Mapping[str, str]) -> Row:
@@ -177,6 +204,7 @@ def _site(row: Mapping[str, str], label: Mapping[str, str]) -> Row:
         row["area"],
         callers=(function,),
         handled=tuple(row["handles"].split()),
+        stage=stage_of(row["area"], function),
     )
     return Row(error, label["class"], DECIDED[label["decided"]], row["project"])
 

@@ -30,7 +30,7 @@ class Answer:
 class Model:
     """The weights of the traits: trait → its line of weights, read when it is needed; in units of `unit`.
 
-    `codes`: two letters in front of a weight → index of its class. `least`: probability from which the classifier answers; `sharpness`: the factor that calibrates the log-odds.
+    `concepts`: stem of a word → the concepts that it names. `codes`: two letters in front of a weight → index of its class. `least`: probability from which the classifier answers; `sharpness`: the factor that calibrates the log-odds.
     """
 
     classes: tuple[str, ...]
@@ -41,6 +41,7 @@ class Model:
     sharpness: float
     least: float
     areas: Areas = field(default_factory=lambda: Areas(()))
+    concepts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def probabilities(self, traits: Sequence[str]) -> dict[str, float]:
         """Return the probability of each class."""
@@ -104,6 +105,7 @@ def _parse(text: str) -> Model:
     classes: list[str] = []
     bias: list[float] = []
     areas: list[tuple[str, str]] = []
+    concepts: dict[str, tuple[str, ...]] = {}
     weights: dict[str, str] = {}
     codes: dict[str, int] = {}
     for line in lines:
@@ -119,6 +121,9 @@ def _parse(text: str) -> Model:
         elif kind == "area":
             pattern, area = rest.split("\t")
             areas.append((pattern, area))
+        elif kind == "concept":
+            stem, *named = rest.split("\t")
+            concepts[stem] = tuple(named)
         elif kind and not kind.startswith("#"):
             weights[kind] = rest
     return Model(
@@ -130,4 +135,5 @@ def _parse(text: str) -> Model:
         numbers["sharpness"],
         numbers["least"],
         Areas(areas),
+        concepts,
     )

@@ -16,7 +16,7 @@ from kb.facts.steps.returns import follows_returns
 from kb.model import Resource, Structure
 from kb.parsers.logs.recoveries import quoted
 from kb.plugin import Observed, Plugged, plugin_key
-from kb.rulebase.rule import MEASURED, DetectorTest, Pattern, PluginTest, Rule, SeriesTest
+from kb.rulebase.rule import MEASURED, DetectorTest, ExceptionTest, Pattern, PluginTest, Rule, SeriesTest
 from kb.scanning.summary import Place, tail_lines
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ class PatternLookup:
         """Look up one pattern."""
         key = f"{rule.id}#{pattern.name}"
         if pattern.exception is not None:
-            raised = self._raised(pattern.exception.type)
-            raised = self._unexplained(raised) if pattern.exception.classified else raised
-            return self._structured(key, pattern, raised, exception_test(pattern.exception)) if raised else _NOTHING
+            return self._exceptions(key, pattern, pattern.exception)
         if pattern.structure is not None:
             found = self.facts.structures(pattern.structure.kind)
             return self._structured(key, pattern, found, structure_test(pattern.structure)) if found else _NOTHING
@@ -53,6 +51,17 @@ class PatternLookup:
         if pattern.plugin is not None:
             return self._plugged(key, pattern, pattern.plugin)
         return self._lines(key, pattern)
+
+    def _exceptions(self, key: str, pattern: Pattern, test: ExceptionTest) -> PatternResult:
+        raised = self._raised(test.type)
+        if not test.classified:
+            return self._structured(key, pattern, raised, exception_test(test)) if raised else _NOTHING
+        raised = self._unexplained(raised)
+        if not raised:
+            return _NOTHING
+        from kb.facts.patterns.classification import classified  # noqa: PLC0415 - only errors that no rule knows need the classifier
+
+        return self._structured(key, pattern, raised, classified(test, raised, self.facts))
 
     def _raised(self, kind: str | None) -> list[tuple[int, Structure]]:
         """Return the exceptions whose class matches a regex. There are few classes, raised by many ranks."""

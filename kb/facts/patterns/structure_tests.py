@@ -68,7 +68,7 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
             return None
         return captures
 
-    return _classified(judge) if test.classified else judge
+    return judge
 
 
 def _unwrapped(message: str) -> Iterator[str]:
@@ -91,28 +91,6 @@ def _is_kind(test: ExceptionTest, kind: str) -> bool:
     if test.not_type is not None and fits(test.not_type, kind, unknown=True):
         return False
     return test.type is None or fits(test.type, kind)
-
-
-def _classified(
-    judge: Callable[[Structure], Mapping[str, str] | None],
-) -> Callable[[Structure], Mapping[str, str] | None]:
-    """Return a test that also classifies what passes it, and passes only what the classifier is sure of."""
-
-    def classified(structure: Structure) -> Mapping[str, str] | None:
-        captures = judge(structure)
-        if captures is None:
-            return None
-        from kb.classifier.classify import SURE, classify  # noqa: PLC0415 - only errors that no rule knows need the classifier
-        from kb.classifier.traits import in_words  # noqa: PLC0415 - as above
-
-        fields = structure.fields
-        answer = classify(captures["type"], str(fields.get("message") or ""), str(fields.get("frames") or ""))
-        if answer is None:
-            return None
-        sure = {"sure": "yes"} if answer.probability >= SURE else {}
-        return {**captures, "class": answer.fault, "traits": in_words(answer.traits), **sure}
-
-    return classified
 
 
 def structure_test(test: StructureTest) -> Callable[[Structure], Mapping[str, str] | None]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kb.classifier.classify import classify, error_text, model
+from kb.classifier.classify import Around, classify, error_text, model
 from kb.classifier.model import FORMAT, WeightsError, parse
-from kb.classifier.traits import MOST_TRAITS, OWN, in_words, traits
+from kb.classifier.traits import MOST_TRAITS, OWN, RANKS, in_words, stem, traits
 
 SITE = "/opt/venv/lib/python3.12/site-packages"
 
@@ -40,9 +40,15 @@ def test_an_error_that_says_nothing_gets_no_class(message: str) -> None:
 
 @pytest.mark.parametrize("kind", ["RuntimeError", "ValueError", "Exception"])
 def test_a_bare_catch_all_type_gets_no_class(kind: str) -> None:
-    """Interleaved output leaves the type of an exception on a line of its own; its frames tell something again."""
+    """Interleaved output leaves the type of an exception on a line of its own."""
     assert classify(kind, "") is None
-    assert classify(kind, "", "/home/u/fit.py:10 in <module>\n/home/u/fit.py:7 in step") is not None
+
+
+def test_frames_of_a_catch_all_type_without_message_tell_something() -> None:
+    """A value that the run's own code refused is its own."""
+    answer = classify("ValueError", "", "/home/u/fit.py:10 in <module>\n/home/u/fit.py:7 in step")
+    assert answer is not None
+    assert answer.fault == "code_bug"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +109,52 @@ def test_the_same_error_gives_the_same_answer() -> None:
     assert classify("IndexError", "list index out of range", "/srv/a.py:3 in f") == first
 
 
+def chance(fault: str, around: Around) -> float:
+    """The probability of a class for an error of the run's own code whose message fits several."""
+    error = error_text(model().areas, "ValueError", "the value must not be empty", "/srv/a.py:3 in f", around)
+    return model().probabilities(traits(error, model().concepts))[fault]
+
+
+def test_ranks_that_fail_alike_speak_for_what_they_share() -> None:
+    """All have the same settings; one rank alone has its own samples, and one that fails last lost the others."""
+    assert chance("config_error", Around(ranks="alike")) > chance("config_error", Around())
+    assert chance("config_error", Around()) > chance("config_error", Around(ranks="alone"))
+    assert chance("data_error", Around(ranks="first")) > chance("data_error", Around(ranks="alike"))
+    assert chance("peer_failure", Around(ranks="lost")) > chance("peer_failure", Around())
+
+
+def test_frames_tell_the_stage_before_the_log_does() -> None:
+    """The innermost of the last frames that shows one; without any, the stage that the log states."""
+    areas = model().areas
+    frames = "/srv/a.py:1 in train\n/srv/a.py:9 in save_checkpoint\n/srv/b.py:2 in g"
+    assert error_text(areas, "E", "", frames, Around("iterating")).stage == "saving"
+    assert error_text(areas, "E", "", "/srv/a.py:1 in f", Around("iterating")).stage == "iterating"
+    assert error_text(areas, "E", "", "", Around("iterating")).stage == "iterating"
+    outer = "/srv/a.py:1 in save_checkpoint\n" + "\n".join(f"/srv/b.py:{at} in g" for at in range(6))
+    assert error_text(areas, "E", "", outer).stage == ""
+
+
+def test_forms_of_a_word_have_one_stem() -> None:
+    """Whatever their endings."""
+    assert len({stem(word) for word in ("require", "requires", "required", "requiring")}) == 1
+    assert len({stem(word) for word in ("clip", "clips", "clipped", "clipping")}) == 1
+    assert stem("device") == stem("devices")
+
+
+def test_a_message_is_read_by_what_it_speaks_of() -> None:
+    """Concepts alone and in twos, parameters by their last part, and words in twos."""
+    error = error_text(model().areas, "ValueError", "micro_batch_size must be positive")
+    found = traits(error, model().concepts)
+    assert {"about a number out of bounds", "about parallel sizes", "parameter size"} <= set(found)
+    assert "about a number out of bounds, parallel sizes" in found
+    assert f"words {stem('must')} {stem('positive')}" in found
+
+
+def test_every_value_of_the_other_ranks_has_weights() -> None:
+    """The shipped weights know what the facts can say."""
+    assert all(f"ranks {told}" in model().weights for told in RANKS)
+
+
 def test_probabilities_sum_to_one() -> None:
     """Over all classes, also for traits that nobody knows."""
     for given in (("word checkpoint", "area checkpoint"), ("word nobody knows",), ()):
@@ -126,6 +178,9 @@ def test_damaged_weights_are_refused(text: str) -> None:
         (("area own, type KeyError", "during load"), "raised in the run's own code, during load"),
         (("below checkpoint", "area storage"), "called from the checkpoint code, raised in storage code"),
         (("in function read",), ""),
+        (("words not divis", "word size"), 'the words "not divis", "size"'),
+        (("about a device, a tensor", "stage data_load, type E"), "about a device and a tensor, stage data load"),
+        (("ranks alike", "parameter size"), "raised by every rank, a parameter named *size"),
     ],
 )
 def test_traits_are_told_in_words(found, told):
