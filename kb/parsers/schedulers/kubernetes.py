@@ -18,6 +18,7 @@ from typing import Any, Final
 from kb.model import Event, Gap, Resource, Scalar
 from kb.parsers.logs.timestamps import find_time
 from kb.parsers.schedulers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
+from kb.parsers.schedulers.node_problems import node_problem
 
 MAX_ITEMS: Final = 100_000
 MAX_EVENTS: Final = 100_000
@@ -92,24 +93,6 @@ _SHORT_OF: Final = re.compile(
     r"low on resource: ([\w-]{1,40})|node had condition: \[(\w{1,40})|ephemeral local (storage) usage exceeds"
     r"|exceeded its local ephemeral (storage) limit|Usage of (EmptyDir) volume"
 )
-_PROBLEMS: Final = (  # subject of a node's condition or reason; the first match counts
-    (
-        "corrected",
-        re.compile(r"(?i)(?<!un)corrected|(?<!un)correctable|\bCE memory|\bMemoryReadError\b|ext4.{0,4}warning"),
-    ),  # nothing is lost
-    ("xid", re.compile(r"(?i)xid")),
-    ("gpu_lost", re.compile(r"(?i)gpu.{0,3}(?:missing|lost|count)|fall?en off the bus")),
-    ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?manager")),
-    ("gpu_memory", re.compile(r"(?i)(?:gpu|dcgm|nvidia|dbe).{0,20}(?:ecc|remap|retire)|double.?bit|DBE\b")),
-    ("gpu", re.compile(r"(?i)gpu|nvidia|dcgm|accelerat")),
-    ("rdma", re.compile(r"\bIB|(?i:infiniband|rdma|roce|mlx5)")),
-    ("disk", re.compile(r"(?i)read-?only|ext4|xfs|bad.?block|ioerror|filesystem|nvme|storage")),
-    ("hardware", re.compile(r"(?i)mce|memory.?(?:read)?.?error|\becc|hardware|cper")),
-    ("agent", re.compile(r"(?i)frequent\w{0,20}restart|runtime|kubelet")),
-    ("kernel", re.compile(r"(?i)kernel|deadlock|hung|lockup|oops")),
-)
-_XID: Final = re.compile(r"(?i)xid \(pci:([^)\n]{1,40})\)\D{0,40}?(\d{1,3})\b")
-_XID_ALONE: Final = re.compile(r"(?i)xid\D{0,12}?(\d{1,3})(?!\d)")
 _SIGNALS: Final = 128  # a shell adds this to the signal number
 # labels with the pod's index in the job
 _INDEX: Final = (
@@ -193,18 +176,6 @@ def _short_of(message: str) -> dict[str, Scalar]:
     return {"resource": next(group for group in found.groups() if group)} if found else {}
 
 
-def _problem(name: str, message: str) -> dict[str, Scalar]:
-    """Return the subject of a node problem, from its name or else its message, and the number of an Xid."""
-    found = (problem for text in (name, message) for problem, pattern in _PROBLEMS if pattern.search(text))
-    problem = next(found, "other")
-    if problem != "xid":
-        return {"problem": problem}
-    if whole := _XID.search(message):
-        return {"problem": problem, "pci": whole[1], "xid": integer(whole[2])}
-    alone = _XID_ALONE.search(name) or _XID_ALONE.search(message)
-    return {"problem": problem, "xid": integer(alone[1])} if alone else {"problem": "gpu"}
-
-
 def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     about = mapping(item.get("involvedObject") or item.get("regarding"))
     series = mapping(item.get("series"))
@@ -242,7 +213,7 @@ def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     if kind == "eviction":
         fields |= _short_of(message)
     elif kind == "node_problem":
-        fields |= _problem(reason, message)
+        fields |= node_problem(reason, message)
     elif reason == "Rebooted":
         fields["problem"] = "reboot"
     yield Event(source, last if last is not None else fields["first"], kind, reason, message, who, fields)  # type: ignore[arg-type]
@@ -402,7 +373,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         elif what in _PRESSURES and status == "True":
             yield Event(source, time, "node_pressure", reason or what, message, who, fields)
         elif what != "Ready" and status == ("False" if _GOOD.search(what) else "True"):
-            told = {**fields, **_problem(f"{what} {reason}", message)}
+            told = {**fields, **node_problem(f"{what} {reason}", message)}
             yield Event(source, time, "node_problem", reason or what, message, who, told)
     yield from _taints(mapping(item.get("spec")), source, who)
     if mapping(item.get("spec")).get("unschedulable") is True:

@@ -1,0 +1,40 @@
+"""What the problem of a node is about, from the name and message of its condition, event or taint."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kb.model import Scalar
+from kb.parsers.schedulers.jsondocs import integer
+
+_PROBLEMS: Final = (  # subject of a node's condition or reason; the first match counts
+    (
+        "corrected",
+        re.compile(r"(?i)(?<!un)corrected|(?<!un)correctable|\bCE memory|\bMemoryReadError\b|ext4.{0,4}warning"),
+    ),  # nothing is lost
+    ("xid", re.compile(r"(?i)xid")),
+    ("gpu_lost", re.compile(r"(?i)gpu.{0,3}(?:missing|lost|count)|fall?en off the bus")),
+    ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?manager")),
+    ("gpu_memory", re.compile(r"(?i)(?:gpu|dcgm|nvidia|dbe).{0,20}(?:ecc|remap|retire)|double.?bit|DBE\b")),
+    ("gpu", re.compile(r"(?i)gpu|nvidia|dcgm|accelerat")),
+    ("rdma", re.compile(r"\bIB|(?i:infiniband|rdma|roce|mlx5)")),
+    ("disk", re.compile(r"(?i)read-?only|ext4|xfs|bad.?block|ioerror|filesystem|nvme|storage")),
+    ("hardware", re.compile(r"(?i)mce|memory.?(?:read)?.?error|\becc|hardware|cper")),
+    ("agent", re.compile(r"(?i)frequent\w{0,20}restart|runtime|kubelet")),
+    ("kernel", re.compile(r"(?i)kernel|deadlock|hung|lockup|oops")),
+)
+_XID: Final = re.compile(r"(?i)xid \(pci:([^)\n]{1,40})\)\D{0,40}?(\d{1,3})\b")
+_XID_ALONE: Final = re.compile(r"(?i)xid\D{0,12}?(\d{1,3})(?!\d)")
+
+
+def node_problem(name: str, message: str) -> dict[str, Scalar]:
+    """Return the subject of a node problem, from its name or else its message, and the number of an Xid."""
+    found = (problem for text in (name, message) for problem, pattern in _PROBLEMS if pattern.search(text))
+    problem = next(found, "other")
+    if problem != "xid":
+        return {"problem": problem}
+    if whole := _XID.search(message):
+        return {"problem": problem, "pci": whole[1], "xid": integer(whole[2])}
+    alone = _XID_ALONE.search(name) or _XID_ALONE.search(message)
+    return {"problem": problem, "xid": integer(alone[1])} if alone else {"problem": "gpu"}
