@@ -134,7 +134,15 @@ def _teller(claim: SuspectClaim) -> str:
 
 
 def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[SuspectClaim] = ()) -> tuple[Suspect, ...]:
-    """Return the places named most often, those that do not wait themselves first."""
+    """Return the places named most often, those that do not wait themselves first; of a line that names a rank, not its node alone."""
+    ranked = {
+        (claim.signal.stream, claim.signal.offset, claim.place.node) for claim in claims if claim.place.rank is not None
+    }
+    claims = [
+        claim
+        for claim in claims
+        if claim.place.rank is not None or (claim.signal.stream, claim.signal.offset, claim.place.node) not in ranked
+    ]
     votes = Counter((claim.place.rank, claim.place.node) for claim in claims)
     waiting = {wait.place.node for wait in waits}
     first: dict[tuple[int | None, str | None], SuspectClaim] = {}

@@ -329,3 +329,13 @@ def test_a_folder_in_place_of_a_file_is_not_called_missing(base: tuple[Knowledge
 
     assert "/data/set7 is a folder" in folder
     assert "exists" not in folder
+
+
+def test_a_line_that_names_a_rank_accuses_no_more_than_that(base: tuple[Knowledge, Matcher]) -> None:
+    """Its node alone would say less."""
+    steps = "".join(f"iteration {n}/1000 loss 2.{n:03}\n" for n in range(1, 30))
+    stopped = "srun: Terminating StepId=991.0\nsrun: error: cn10: tasks 0-3: Terminated\nsrun: error: cn12: tasks 4,6-7: Terminated\n"
+    crash = f"{steps}srun: error: cn12: task 5: Segmentation fault (core dumped)\n{stopped}"
+    suspects = report(base, train=crash).diagnoses[0].suspects
+
+    assert [(item.rank, item.node) for item in suspects] == [(5, "cn12")]
