@@ -135,7 +135,8 @@ def _of_messages(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[
         found["says"] = next(filter(None, map(_said, _raised(signals))), "")
     for name, read in (("named", message_names), ("shapes", message_shapes)):
         if name in asked:
-            found[name] = next(filter(None, (read(_message(item)) for item in _raised(signals))), "")
+            texts = (_message(item) or (item.line if name == "shapes" else "") for item in _raised(signals))
+            found[name] = next(filter(None, map(read, texts)), "")
     return found
 
 

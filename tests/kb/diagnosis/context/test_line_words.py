@@ -17,6 +17,9 @@ ALL = frozenset(OF_FINDING)
     [
         ("timed out while trying to connect to (cn-1, 29400).", {"to_host": "cn-1", "to_port": "29400", "connection": "timed_out"}),
         ("failed to bind to [::]:6000 (errno: 98)", {"to_port": "6000"}),
+        ("403 Client Error for url: https://huggingface.co/org/m-7b/resolve/main/x", {"service": "huggingface.co", "repository": "org/m-7b"}),
+        ("\x1b[0;31mRuntimeError\x1b[0m: The size of tensor a (4) must match the size of tensor b (2)", {"shapes": "4 and 2"}),
+        ("ValueError: Unknown optimizer: adamww", {"named": "adamww"}),
         ("HTTPSConnectionPool(host='hub.example', port=443): Connection refused", {"to_host": "hub.example", "connection": "refused"}),
         ("[Errno 28] No space left on device: '/a/model.bin' -> '/b/staging'", {"path": "/b/staging"}),
         ("OSError: [Errno 28] No space left on device: 'out/step-4.pt'", {"path": "out/step-4.pt"}),
