@@ -453,7 +453,7 @@ def test_the_architecture_that_a_line_names_is_not_asked_for(base: tuple[Knowled
     failed = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
     named, bare = (words(report(base, train=text)) for text in (warned + failed, failed))
 
-    assert "build of PyTorch for sm_99" in named
+    assert "PyTorch build for sm_99" in named
     assert "Find the architecture" not in named
     assert "Find the architecture" in bare
 
