@@ -11,9 +11,9 @@ from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
 _PCI = rb"(?:PCI:)?([0-9a-fA-F]{1,8}(?::[0-9a-fA-F]{2}){1,2}(?:\.[0-9a-fA-F])?)"
-# people redact the address before they share a log
+# People redact the address before they share a log; a GPU instance (MIG) stands behind it.
 _HIDDEN_PCI = rb"(?:" + _PCI + rb"|PCI:([^)\s]{1,24}))"
-_XID = lazy_compile(rb"(?<!S)Xid \(" + _HIDDEN_PCI + rb"\)[^:\n]{0,40}: (\d{1,4})\b,? ?(.*)")
+_XID = lazy_compile(rb"(?<!S)Xid \(" + _HIDDEN_PCI + rb"(?: GPU-I:\d{1,3})?\)[^:\n]{0,40}: (\d{1,4})\b,? ?(.*)")
 _XID_PROCESS = lazy_compile(rb"pid='?([^,'\n]{1,40})'?(?:, name=([^,\n]{1,80}))?(?:, |$)")
 _NVLINK5 = lazy_compile(
     rb"([A-Z][A-Z0-9_/]{2,40})\s+(Nonfatal|Non-fatal|Fatal)\s+(?:XC\d\s+)?(?:i\d{1,3}\s+)?Link\s+(-?\d{1,4})"

@@ -95,7 +95,7 @@ _PIECE = lazy_compile(
     rb"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(?P<stamp>" + STAMP + rb")"
     rb"|: "
     + _THEN_RANK  # a host whose name was lost
-    + rb"|[a-z][\w-]{0,40}/\d{1,4} "
+    + rb"|[a-z][\w.-]{0,40}/\d{1,4} "
     + _THEN_RANK  # torchx: role and replica
     + rb"|(?P<stern>[a-z][a-z0-9.-]{0,80}) [a-z][\w-]{0,40} "
     + _THEN_RANK  # stern: pod and container
