@@ -19,7 +19,7 @@ from kb.diagnosis.suspects.claims import (
     recent_claims,
     waits_for_others,
 )
-from kb.diagnosis.suspects.ended import first_ended
+from kb.diagnosis.suspects.ended import first_beside_waiting, first_ended
 from kb.diagnosis.suspects.late import came_too_late
 from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
@@ -135,7 +135,8 @@ def _by_evidence(
     if waits or ranked.best.is_symptom:
         rumours = Counter(item.place.node for item in by[EvidenceWeight.RUMOUR])
         return (
-            missing_among_waiting(waits, ranked, layout, rumours)
+            first_beside_waiting(waiting_ranks(layout), layout)
+            or missing_among_waiting(waits, ranked, layout, rumours)
             or came_too_late(ranked, layout)
             or elsewhere_in_code(ranked, layout)
             or _of_rumours(by[EvidenceWeight.RUMOUR], waits)

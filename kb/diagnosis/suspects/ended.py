@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from kb.diagnosis.findings import Finding
@@ -57,6 +57,21 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
         return ()
     node = ended.node or layout.places.node_of(ended.rank)
     return with_scores([Suspect("rank", node, ended.rank, ended.local, why=why)])
+
+
+def first_beside_waiting(waiting: Collection[int], layout: JobLayout) -> tuple[Suspect, ...]:
+    """Return the one rank that mpirun reports as the first to fail, if all that is known of the others is that they wait or lost a peer."""
+    ranks = {
+        item.resource.rank
+        for _, item in layout.facts.structures("launcher_exit")
+        if item.fields.get("launcher") in ("mpirun", "first")
+        and item.fields.get("exitcode") != 0
+        and str(item.fields.get("signal") or "") not in _STOPPED
+    }
+    if len(ranks) != 1 or None in ranks or ranks & set(waiting):
+        return ()
+    (rank,) = ranks
+    return with_scores([Suspect("rank", layout.places.node_of(rank), rank, why=BY_LAUNCHER)])
 
 
 def _task(best: Finding, layout: JobLayout) -> Place | None:

@@ -87,7 +87,9 @@ def waiting_ranks(layout: JobLayout) -> frozenset[int]:
         else:
             ranks = (signal.resource.rank for signal in finding.signals if waits_for_others(signal))
             waiting |= {rank for rank in ranks if rank is not None}
-    return frozenset(waiting)
+    # "Timeout at NCCL work": not all watchdogs print the longer line that the rule reads
+    timed_out = (item.resource.rank for _, item in layout.facts.structures("watchdog_status") if "at" in item.fields)
+    return frozenset(waiting | {rank for rank in timed_out if rank is not None})
 
 
 def _silent_nodes(waits: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:

@@ -83,7 +83,8 @@ def _read_off_bus(window: bytes, at: int) -> tuple[Structure, ...]:
     found = _OFF_BUS.search(line)
     if found is None or b"Xid" in line:
         return ()
-    pci, end = text(found[1] or found[2]), None
+    pci = text(found[1] or found[2]).removesuffix(".0")  # as Xid lines write it: both forms occur in one log
+    end = None
     if _FALLEN not in line:
         ends = [after for _, after, later in lines_from(window, at, 4) if _FALLEN in later and b"Xid" not in later]
         if not ends:
