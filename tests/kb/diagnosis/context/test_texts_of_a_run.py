@@ -454,8 +454,8 @@ def test_the_architecture_that_a_line_names_is_not_asked_for(base: tuple[Knowled
     named, bare = (words(report(base, train=text)) for text in (warned + failed, failed))
 
     assert "PyTorch build for sm_99" in named
-    assert "Find the architecture" not in named
-    assert "Find the architecture" in bare
+    assert "Find the device's architecture" not in named
+    assert "Find the device's architecture" in bare
 
 
 @pytest.mark.parametrize(
