@@ -86,7 +86,7 @@ _PID_DIGITS = 8  # hexadecimal digits of a process id
 _DEVICES = 4  # devices that are named
 _CONTEXT = 1.5  # GiB that a process may hold besides what PyTorch allocates, at most
 _SHARE = 0.05  # of the memory of a process: what is reserved and unused is worth an allocator setting
-_MOST = 0.5  # of the device: what lies outside this process then explains the failure, whatever its allocator holds unused
+_MOST = 0.5  # of the device: if so much lies outside this process, that explains the failure
 _OTHERS = 1.0  # GiB that the driver may hold besides what the processes report
 _BESIDES = (
     4.0  # GiB that the context, collective and kernel libraries of a process may hold besides PyTorch's allocator
@@ -283,9 +283,13 @@ def _memory_in(text: str) -> Mapping[str, str]:
         return {**holder, "memory": "capped", "cap": f"{sizes['cap']:.2f} GiB"}
     if foreign is not None and foreign > (_OTHERS if reserved is None else _BESIDES):
         holder["foreign"] = f"{foreign:.2f} GiB"
-    if "foreign" in holder and (foreign or 0.0) > _MOST * sizes.get("size", 0.0):
-        return {**holder, "memory": "others"}
-    if unused is not None and free + unused > asked and unused >= _SHARE * (held or sizes.get("size", 0.0)):
+    mostly_own = (foreign or 0.0) <= _MOST * sizes.get("size", 0.0)
+    if (
+        mostly_own
+        and unused is not None
+        and free + unused > asked
+        and unused >= _SHARE * (held or sizes.get("size", 0.0))
+    ):
         return {**holder, "memory": "fragmented", "unused": f"{unused:.2f} GiB"}
     if "foreign" in holder:
         return {**holder, "memory": "others"}

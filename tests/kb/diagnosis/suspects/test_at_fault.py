@@ -421,6 +421,14 @@ def test_the_one_that_does_not_wait_is_named() -> None:
     )
 
 
+def test_a_rank_that_only_names_the_work_it_waited_for_has_timed_out_too() -> None:
+    """One watchdog prints the long line, the others only their counts; no line is of rank 0."""
+    counts = "[rank{0}]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank {0}] Timeout at NCCL work: 19, last enqueued NCCL work: 19, last completed NCCL work: 18.\n"
+    text = "[rank2]: " + LATE + "".join(counts.format(rank) for rank in (2, 3, 1))
+
+    assert [item.rank for item in suspects_of((ref("train.log"), text))] == [0]
+
+
 def test_a_silent_process_is_found_by_its_place_on_the_node() -> None:
     """In a torchrun tree no line has the silent rank's number; its neighbours identify it."""
     logs = []

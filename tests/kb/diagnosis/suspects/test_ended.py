@@ -57,6 +57,16 @@ def test_workers_of_several_processes_are_not_those_of_the_first_to_end() -> Non
     assert named(killed.format(71) + killed.format(74) + FAILED.format(-1, 2)) == []
 
 
+def test_the_process_that_mpirun_names_first_leads_over_those_that_lost_it() -> None:
+    """It says nothing more, or its own lines are not there; one that itself lost a peer is not named."""
+    ended = "  Process name: [[50371,1],0]\n  Exit code:    1\n"
+    lost = "[1,1]<stderr>:Connection closed by remote peer\n"
+    first = "mpirun detected that one or more processes exited with non-zero status\n\n"
+
+    assert named(lost + first + ended) == [(None, 0)]
+    assert named(lost + first + ended.replace("],0]", "],1]")) != [(None, 0)]
+
+
 def _number(item: Suspect) -> int | str | None:
     return f"local {item.local_rank}" if item.rank is None and item.local_rank is not None else item.rank
 

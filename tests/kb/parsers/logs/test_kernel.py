@@ -67,10 +67,17 @@ def test_xid(line, fields):
     ],
 )
 def test_off_the_bus_without_xid(text):
-    """A GPU lost without an Xid line, in one line or in three, is Xid 79 once."""
+    """A GPU lost without an Xid line, in one line or in three, is Xid 79 once, with the address as Xid lines write it."""
     found = one(READERS, text)
-    assert (found.kind, found.fields["xid"], found.fields["pci"]) == ("xid", 79, "0000:5b:00.0")
+    assert (found.kind, found.fields["xid"], found.fields["pci"]) == ("xid", 79, "0000:5b:00")
     assert found.end == len(text)
+
+
+def test_xid_of_a_gpu_instance():
+    """With MIG, the instance stands behind the address."""
+    line = "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No\n"
+    found = one(READERS, line)
+    assert (found.fields["pci"], found.fields["xid"], found.fields["pid"]) == ("0000:01:00", 94, "7194")
 
 
 def test_gpu_greeting_is_no_loss():
