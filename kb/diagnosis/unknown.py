@@ -18,6 +18,7 @@ from kb.facts.patterns.signals import Signal
 from kb.facts.topology import Places
 from kb.parsers.logs.error_lines import message_of
 from kb.parsers.logs.native_errors import CHECKS, UNCAUGHT, uncaught_class
+from kb.regex.lazy import lazy_compile
 from kb.report import WAITING, ranges
 from kb.rulebase.rule import FaultClass, Name, Rule, Rulebook
 
@@ -49,6 +50,8 @@ _FAULT = FaultClass(
     symptom=True,
     explains=("collective_timeout", "peer_failure", "killed"),
 )
+# an exception that may be about the figure that the run logged
+_OF_FIGURES = lazy_compile(r"(?i)\bnans?\b|\binf(?:inite)?\b|\bloss|gradient|finite|diverg|overflow|scale")
 _SHOWN = 240  # maximum characters of the line in the summary
 MOST_ACCUSED = 4  # maximum number of silent ranks that a symptom accuses while all others wait
 
@@ -58,14 +61,16 @@ def with_unknown(
 ) -> list[Ranked]:
     """Return the faults in order, with the first unexplained event among them.
 
-    The event leads if only symptoms are known. A known cause keeps its place, but scores lower if it may be an effect.
+    The event leads if only symptoms are known, or only a figure that the run outlived, such as a loss that left its level, and
+    the event is an exception. A known cause keeps its place, but scores lower if it may be an effect.
     """
     known = ranked[0].best if ranked and not ranked[0].best.is_symptom else None
-    if known is not None and known.fault.id not in EFFECTS:
+    outlived = known is not None and known.rule.role == "contributing" and known.first.kind == "series"
+    if known is not None and known.fault.id not in EFFECTS and not outlived:
         return list(ranked)
     places = Places(facts)
     found = first_unexplained(findings, facts, places, _accused(ranked, findings, facts, places))
-    if found is None:
+    if found is None or (outlived and _may_be_about_figures(found)):
         return list(ranked)
     unknown = _finding(found, facts, rulebook)
     folded = tuple(item for other in ranked for item in (*other.findings, *other.folded) if item.is_symptom)
@@ -75,7 +80,7 @@ def with_unknown(
             unknown, fault=_class(NATIVE, rulebook), rule=replace(unknown.rule, title=f"{aborted}{_on(found)}")
         )
         return [_sure(Ranked((crash,), 0.0, _reasons(found), folded=folded), "unexplained")]
-    if known is None:
+    if known is None or outlived:
         left = [other for other in ranked if not other.best.is_symptom]
         lead = Ranked((unknown,), 0.0, _reasons(found), folded=folded)
         return [_sure(lead, "unexplained"), *left]
@@ -120,6 +125,11 @@ def _aborted(found: Unexplained, facts: Facts) -> str:
             if kind == UNCAUGHT or uncaught_class(item):
                 return "Uncaught C++ exception"
     return ""
+
+
+def _may_be_about_figures(found: Unexplained) -> bool:
+    """Whether the event may be about a figure that the run logged, such as its loss: all but an exception that names none."""
+    return found.event.kind != "exception" or _OF_FIGURES.search(found.event.line) is not None
 
 
 def _may_be_effect(known: Ranked, found: Unexplained) -> bool:

@@ -11,7 +11,7 @@ from kb.diagnosis.unknown import EFFECTS, UNKNOWN
 from kb.facts.evidence import Evidence
 from kb.model import Job
 from kb.report import Report
-from kb.rulebase.rule import FaultClass, Pattern, Rulebook
+from kb.rulebase.rule import FaultClass, Pattern, Rulebook, SeriesTest
 from tests.support.kb_samples import CLOSED, FAULTS, OOM, ref, rule, rulebook, scanned
 
 LOCKED = rule("locked", "deadlock", Pattern("line", literal="the gate is locked"))
@@ -62,6 +62,21 @@ def test_a_known_cause_keeps_its_place() -> None:
     """What a rule knows says more than an event that none knows."""
     found = report(RAISED + "[rank1]: out of memory. Tried to allocate 2.00 GiB\n" + LOST)
     assert [item.fault for item in found.diagnoses] == ["cuda_oom"]
+
+
+def test_an_exception_leads_over_a_figure_that_the_run_outlived() -> None:
+    """A loss that left its level did not end the run; an exception about the loss itself may be its effect."""
+    leap = rule(
+        "leap", "loss_spike", Pattern("up", series=SeriesTest("loss", above=1000.0, points=2)), role="contributing"
+    )
+    book = rulebook(leap, CLOSED)
+    steps = "".join(f"step {n} loss: {9.0 if n < 40 else 4000.0 + n}\n" for n in range(60))
+    raised = RAISED.replace("[rank2]: ", "")
+    assert [item.fault for item in report(steps, book).diagnoses] == ["loss_spike"]
+
+    assert [item.fault for item in report(steps + raised, book).diagnoses] == [UNKNOWN, "loss_spike"]
+    of_loss = raised.replace("gate 'distill' did not open", "the loss is too large")
+    assert [item.fault for item in report(steps + of_loss, book).diagnoses] == ["loss_spike"]
 
 
 def test_a_fault_that_may_be_its_effect_loses_confidence() -> None:
