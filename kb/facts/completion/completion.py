@@ -39,6 +39,7 @@ from kb.facts.log.run_ends import (
 from kb.facts.log.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.model import ProgressPoint, Structure
+from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import head_lines, kept_lines, tail_lines
 from kb.values import dataclass
 
@@ -51,6 +52,9 @@ _LEAST = 5.0  # seconds; a step line newer than this is always recent
 _FEW = 3  # minimum number of step lines for a pace
 _SHORT = 0.9  # share of the planned steps; below it, the last step is not the planned end
 _SHOWN = 512
+_EPOCH_NAMED = lazy_compile(
+    r"(?i)epoch|\b(?:train(?:ing)?|valid(?:ation)?|val|eval(?:uation)?|test)\b\W{1,4}\d{1,6} ?/ ?\d"
+)
 _STOPPED = (  # what a line after the last step can say against a normal end
     (stopped_on_figures, "the program stopped its training"),
     (asked_by_platform, "the platform asked the run to end"),
@@ -237,8 +241,11 @@ def _closed(stream: StreamFacts, last: int) -> bool:
     if any(closes(line) for _, line in after):
         return True
     scored = bool(after) and after[-1][0] > last and gives_score(after[-1][1])
-    # where there are epochs, the steps may be those of one of them, and scores end each
-    return scored and not any("epoch" in line.lower() for _, line in (*head_lines(stream.summary), *after))
+    # where there are epochs, also as `[ Valid | 4/9 ]`, the steps may be those of one of them, and scores end each
+    named = (
+        _EPOCH_NAMED.search(line[:_SHOWN]) for _, line in (*head_lines(stream.summary), *tail_lines(stream.summary))
+    )
+    return scored and not any(named)
 
 
 def cut_short(facts: Facts) -> bool:
