@@ -297,9 +297,9 @@ FORMATS: tuple[ProgressFormat, ...] = (
     ),
     make_format(
         "step_train_time",
-        r"step:[0-9]+/[0-9]+ (?:train|val)_",
+        r"step:[0-9]+/[0-9]+ (?:avg_)?(?:train|val)_",
         b"step:",
-        rb"(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:train|val)_" + REST_OF_LINE,
+        rb"(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:avg_)?(?:train|val)_" + REST_OF_LINE,
         make_reader("step_train_time"),
     ),
     make_format(

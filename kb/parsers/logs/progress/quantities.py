@@ -21,7 +21,7 @@ _LOSS = lazy_compile(
 _OWNER = lazy_compile(rb"(?P<word>[A-Za-z][\w/-]{0,40})(?P<joint>[_/-]| )$")
 _TRAIN_OWNERS = frozenset(
     b"lm train training reduced_train total train/total avg average mean running smooth batch step global_avg"
-    b" tr ce mlm pg actor actor/pg policy sft".split()
+    b" avg_train mean_train tr ce mlm pg actor actor/pg policy sft".split()
 )
 HELD_OUT_NAMES = rb"(?i:val|valid|validation|validate|validating|eval|evaluation|evaluating|test|testing|dev)"
 _HELD_OUT = lazy_compile(HELD_OUT_NAMES)

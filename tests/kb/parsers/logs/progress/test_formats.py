@@ -42,6 +42,10 @@ LINES = [
         {"step": 907, "total": 4100, "format": "step_train_time"},
     ),
     (
+        b"step:300/4100 avg_train_loss:nan time:239s step_avg:74ms",
+        {"step": 300, "total": 4100, "loss": math.nan, "format": "step_train_time"},
+    ),
+    (
         b"step:1000/4100 val_loss:3.5 train_time:97160ms step_avg:97.16ms",
         {"step": 1000, "total": 4100, "loss": 3.5, "validation": True, "format": "step_train_time"},
     ),
