@@ -213,7 +213,7 @@ class _CopyWorker:
     total: int  # bytes of all logs beyond their share
 
     def run(self) -> None:
-        """Copy one file after the other."""
+        """Copy the files one at a time."""
         while True:
             try:
                 job = self.waiting.get_nowait()

@@ -273,7 +273,7 @@ def _what(structure: Structure) -> str:
 
 
 class _Stamps:
-    """The known timestamps of one log, by offset, in the common clock."""
+    """The known timestamps of one log, by offset, converted to the common clock."""
 
     def __init__(self, summary: StreamSummary, more: Iterable[tuple[int, float]], shift: float) -> None:
         found = dict(known_stamps(summary))

@@ -27,7 +27,7 @@ def safe(text: str, limit: int) -> str:
 
 
 def escaped(text: str, limit: int) -> str:
-    """Return a text as one line of mrkdwn. `limit` counts entities in full."""
+    """Return text as one line of mrkdwn. `limit` counts entities in full."""
     clean, beyond = _clean(text, limit)
     plain = " ".join(clean.split())
     entities = plain.translate(_ENTITIES)

@@ -138,7 +138,7 @@ def _fitting(time: float, local: Sequence[tuple[int, float]], at: int) -> Sequen
 
 
 class _Neighbours:
-    """Times of lines by their neighbours in their source."""
+    """Estimate the time of a line from the lines around it in the same source."""
 
     def __init__(self, run: RunProfile, shift: float) -> None:
         self._shift = shift
