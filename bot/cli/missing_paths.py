@@ -14,6 +14,17 @@ def is_path(target: str) -> bool:
     return target.startswith(("/", "./", "../", "~")) or target.lower().endswith(_ENDINGS)
 
 
+def is_missing(target: str) -> bool:
+    """Whether there is nothing at a path; what may not be looked at, or has a name that is too long, is left to those who read it."""
+    try:
+        os.lstat(target)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def missing(target: str, what: str = "file or folder") -> str:
     """Return the sentence on a path that does not exist, with the closest existing name if there is one."""
     near = _nearest(target)

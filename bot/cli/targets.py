@@ -14,7 +14,7 @@ from typing import Literal
 
 from bot.cli.console import complain, refuse
 from bot.cli.diagnose_options import DiagnoseOptions
-from bot.cli.missing_paths import missing
+from bot.cli.missing_paths import is_missing, missing
 
 STDIN = "-"
 MOST_LOOKED_AT = 20_000  # entries of a folder tree to check for a log
@@ -36,7 +36,7 @@ def resolve_targets(options: DiagnoseOptions) -> DiagnoseOptions:
     if STDIN in targets and len(targets) > 1:
         refuse("- is standard input, and must be the only argument; for a file of that name, use ./-")
     if options.logs or not targets:
-        if targets and targets != (STDIN,) and not any(os.path.lexists(target) for target in targets):
+        if targets and targets != (STDIN,) and all(is_missing(target) for target in targets):
             refuse(missing(targets[0]))
         return options
     if targets == (STDIN,):

@@ -41,10 +41,10 @@ _BSD = lazy_compile(
 _METAL = lazy_compile(
     rb"(?P<where>(?:-\[[^\]\n]{1,200}\]|[^\s:'\"]{1,400}):\d{1,7}): failed assertion [`'](?P<message>[^\n]{1,600}?)(?:'|$)"
 )
-# glog and abseil; TensorFlow; PyTorch, whose month has one digit or two, or whose level stands alone before the place
+# glog and abseil; TensorFlow; PyTorch, whose month has one digit or two
 _GLOG = lazy_compile(
     rb"(?:(?:^|[\s\]:>\[])F(?:\d{3,4}|\d{8}) (?:\d\d:\d\d:\d\d|00:00:\d{10})(?:\.\d{1,9})? {1,8}(?:\d{1,9} )?|\d: F "
-    rb"|\[F (?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? )?)"
+    rb"|\[F \d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? )"
     rb"(?P<where>[\w./+-]{1,240}:\d{1,7})\] ?(?P<message>[^\n]{0,2000})"
 )
 # a macro's own line, without a logger: `file.cc:12: CHECK_EQ failed: a == b (3 vs 4)`
@@ -234,7 +234,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         name="fatal_check",
-        trigger=r"C(?:heck|HECK)(?:_[A-Z]{2,7})? fail(?:ed|ure): |F0000 00:00:\d|\[F(?:\d{3,4} \d\d:| [\w./-]{1,240}:\d{1,7}\]| \d{4}-\d\d-\d\d)",
+        trigger=r"C(?:heck|HECK)(?:_[A-Z]{2,7})? fail(?:ed|ure): |F0000 00:00:\d|\[F 20\d\d-\d\d-\d\d",
         read=_read_fatal,
         after=8192,
     ),

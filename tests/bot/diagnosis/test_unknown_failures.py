@@ -65,12 +65,16 @@ def test_the_same_unknown_failure_has_the_same_fingerprint(known, tmp_path) -> N
     assert prints[0] == prints[1] != prints[2]
 
 
-@pytest.mark.parametrize("text", [NATIVE, RUST, GO, JAVA], ids=["native", "rust", "go", "java"])
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [(NATIVE, "fault"), (RUST, "no_match"), (GO, "no_match"), (JAVA, "no_match")],
+    ids=["native", "rust", "go", "java"],
+)
 @pytest.mark.parametrize("before", ["", "step 1 loss 2.31\nstep 2 loss 2.29\n"], ids=["alone", "after steps"])
-def test_a_log_that_ends_with_a_native_error_has_failed(known, tmp_path, text, before):
+def test_a_log_that_ends_with_a_native_error_has_failed(known, tmp_path, text, verdict, before):
     """Nothing else says so: no launcher, no peers, no scheduler; and the message stands lines above the end."""
     (tmp_path / "train.log").write_text(before + text)
     report = diagnose_paths(known, [tmp_path], workers=1).report
-    assert (report.verdict, report.phase) == ("no_match", "failed")
+    assert (report.verdict, report.phase) == (verdict, "failed")
     quoted = " ".join(item.text for item in report.diagnoses[0].evidence)
     assert text.splitlines()[0][:40].strip() in quoted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -76,6 +77,10 @@ def _tables(ranks: int) -> list[TemplateTable]:
     return tables
 
 
+def _judge(tables, good, model, found):
+    found.append(find_anomalies(build_run(tables, (), Job(), state="FAILED"), good, model=model))
+
+
 @pytest.mark.parametrize("filtered", [False, True])
 def test_work_grows_with_the_number_of_ranks(filtered):
     """Four times as many ranks take four times the work, with a good run or without, and the rank at fault is named."""
@@ -84,10 +89,6 @@ def test_work_grows_with_the_number_of_ranks(filtered):
     cost = {}
     for ranks in (FEW, FEW, MANY):  # the first one fills caches
         tables, found = _tables(ranks), []
-        cost[ranks] = _counted(
-            lambda tables=tables, found=found: found.append(
-                find_anomalies(build_run(tables, (), Job(), state="FAILED"), good, model=model)
-            )
-        )
+        cost[ranks] = _counted(partial(_judge, tables, good, model, found))
         assert found[0].nodes[0].node == f"rank {ranks // 2}"
     assert cost[MANY] / MANY <= LINEAR * cost[FEW] / FEW

@@ -22,7 +22,7 @@ def test_too_many_step_lines_are_thinned_in_all_sources_but_one(monkeypatch):
     found: dict[int | None, list[int]] = {}
     for beat in beats(summaries, frozenset()):
         found.setdefault(beat.spot.rank, []).append(beat.step)
-    assert sorted(found) == list(range(8))
+    assert set(found) == set(range(8))
     assert found.pop(3) == list(range(101))
     for rank, steps in found.items():
         assert steps == [*range(10), *range(70 + rank % 2, 100 + rank % 2)]

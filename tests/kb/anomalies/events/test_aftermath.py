@@ -9,7 +9,7 @@ from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.ranking import RankedEvent
 from kb.anomalies.nodes.peers import OddNode
 
-RANKS = [f"rank {rank}" for rank in range(8)]
+RANKS = frozenset(f"rank {rank}" for rank in range(8))
 
 
 def an_event(node: str, at: float) -> RankedEvent:

@@ -7,7 +7,7 @@ import pytest
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent
 from kb.anomalies.nodes.verdicts import rank_reported
 
-RANKS = [f"rank {rank}" for rank in range(8)]
+RANKS = frozenset(f"rank {rank}" for rank in range(8))
 
 
 def an_event(text: str, *lines: tuple[int, str]) -> RunEvent:

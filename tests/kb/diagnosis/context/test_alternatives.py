@@ -152,7 +152,7 @@ def test_a_crash_is_looked_into_by_what_the_log_holds(base: tuple[Knowledge, Mat
 
     assert "py-bt" in debugger
     assert "run under a debugger" not in debugger
-    assert "reports that a core was written" in dumped
+    assert "A core file was written" in dumped
     assert "grep" not in dumped
     assert "a native call from srv/fit/data.py:74 in func" in handler
     assert "grep" not in handler

@@ -193,7 +193,7 @@ def test_other_evaluations_prove_no_end(texts: list[str]) -> None:
     assert last_evaluation(lines(*texts)) is None
 
 
-def headed(first: int, last: int, total: int, *after: str) -> list[str]:
+def closed_epochs(first: int, last: int, total: int, *after: str) -> list[str]:
     """Epochs with a header and a line at their end, and further lines behind each end."""
     return [
         text
@@ -204,7 +204,7 @@ def headed(first: int, last: int, total: int, *after: str) -> list[str]:
 
 def test_the_end_of_the_last_epoch_is_the_last_line() -> None:
     """Each earlier epoch ended with such a line, right above the header of the next."""
-    found = ended_last_epoch(lines(*headed(2, 4, 4)))
+    found = ended_last_epoch(lines(*closed_epochs(2, 4, 4)))
     assert found is not None
     assert (found.count, found.line) == (4, "==end-of-epoch 4==")
 
@@ -212,13 +212,13 @@ def test_the_end_of_the_last_epoch_is_the_last_line() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        headed(1, 3, 4),
-        headed(2, 4, 4, "checking the epoch"),
-        headed(2, 4, 4, "checking the epoch")[:-1],  # what each epoch still does is missing
-        headed(4, 4, 4),  # no earlier epoch shows what follows an end
+        closed_epochs(1, 3, 4),
+        closed_epochs(2, 4, 4, "checking the epoch"),
+        closed_epochs(2, 4, 4, "checking the epoch")[:-1],  # what each epoch still does is missing
+        closed_epochs(4, 4, 4),  # no earlier epoch shows what follows an end
         ["end of epoch 3", "end of epoch 4"],
-        [*headed(1, 2, 2), *headed(2, 4, 4)],  # of two trainings
-        [*headed(2, 4, 4)[:-1], "epoch 4/4 loss: 0.2 done"],
+        [*closed_epochs(1, 2, 2), *closed_epochs(2, 4, 4)],  # of two trainings
+        [*closed_epochs(2, 4, 4)[:-1], "epoch 4/4 loss: 0.2 done"],
     ],
 )
 def test_the_end_of_an_epoch_alone_proves_nothing(said: list[str]) -> None:
