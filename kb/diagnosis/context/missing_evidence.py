@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from kb.diagnosis.context.named_words import listed
 from kb.facts.circumstances import RunCircumstances
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
@@ -88,8 +89,7 @@ def missing_evidence(
     if not any(True for _ in facts.of_kind("kernel")):
         unknown = list(_of_kernel(verdict, evidence, facts, diagnoses, run))
         if unknown:
-            listed = " and ".join(filter(None, [", ".join(unknown[:-1]), unknown[-1]]))
-            what = f"{listed} that only the kernel reports"
+            what = f"{listed(unknown)} that only the kernel reports"
             gaps.append(Gap("no_kernel_log", "kernel", "no kernel log was collected", rules_out=what))
     return gaps
 
