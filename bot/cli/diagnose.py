@@ -26,6 +26,7 @@ from bot.cli.console import (
 )
 from bot.cli.diagnose_options import DiagnoseOptions
 from bot.cli.incident_store import IncidentMemory, counted_stored, stored_as
+from bot.cli.missing_paths import is_missing
 from bot.cli.targets import STDIN, resolve_targets, source_of
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def _no_such_path(job: str) -> Iterator[None]:
     try:
         yield
     except JobNotFound as error:
-        if not Path(job).exists():
+        if is_missing(job):
             error.args = (f"{error}; there is no file or folder of that name either",)
         raise
 

@@ -19,7 +19,7 @@ import msgspec
 
 from bot.cli.console import masked, printable_json, progress_line
 from bot.cli.incident_store import IncidentMemory
-from bot.cli.missing_paths import missing
+from bot.cli.missing_paths import is_missing, missing
 from bot.live.bundle_writer import fresh_folder, name_of
 from bot.live.metrics_poller import MetricsPoller
 from bot.live.probe_cycle import ProbeSources
@@ -113,7 +113,7 @@ def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
         raise UnreadableInput(
             "nothing to watch; give --logs DIR, --pids, --pids-of, --ras, --flight-recorder or --prometheus"
         )
-    if asked.logs is not None and not asked.logs.exists():
+    if asked.logs is not None and is_missing(str(asked.logs)):
         raise UnreadableInput(missing(str(asked.logs)))
     clock = WallClock()
     name = re.sub(r"[^\w.-]+", "-", asked.job)[:60] if asked.job else "job"
