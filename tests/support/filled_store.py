@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from sqlmodel import Session
 
 from bot.demo.sample_incidents import incidents
+from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import LifecycleStep, StepNotAllowed, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
@@ -20,6 +24,7 @@ from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
 from kb.report import Report
 from kb.rulebase.rule import FaultClass, Rulebook
+from tests.support.between_workers import made_once
 
 NOW = datetime(2026, 11, 23, 8, 0, tzinfo=UTC)
 FAULTS = {
@@ -62,6 +67,18 @@ def fill(
     with store.database.session(write=True) as session:
         _lived(session, chance, numbers, tenant)
     return len(numbers)
+
+
+def filled(factory: pytest.TempPathFactory, seed: int, *, pace: float) -> str:
+    """Return the address of a new store with the incidents of `fill`, which are made once for all test processes."""
+
+    def make(path: Path) -> None:
+        with Ledger(f"sqlite:///{path}") as ledger:
+            fill(ledger, seed, pace=pace)
+
+    path = factory.mktemp("store") / "signalbox.db"
+    shutil.copyfile(made_once(factory, f"filled-{seed}-{pace}.db", make), path)
+    return f"sqlite:///{path}"
 
 
 def _lived(session: Session, chance: Random, numbers: list[tuple[int, datetime]], tenant: str) -> None:

@@ -20,7 +20,7 @@ from bot.render.report_json import dumps as dumps_report
 from bot.store.digest_rows import compute
 from kb.digest.weeks import Week
 from tests.support import digest_by_hand
-from tests.support.filled_store import BOOK, FAULTS, NOW, fill
+from tests.support.filled_store import BOOK, FAULTS, NOW, fill, filled
 
 BERLIN, LORD_HOWE = ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Howe")
 CASES = [
@@ -35,8 +35,7 @@ CASES = [
 def both(request, tmp_path_factory):
     """A digest, all that is in its store, and the failures by hand in each of its eight weeks."""
     seed, pace, week, zone, until = request.param
-    with Ledger(f"sqlite:///{tmp_path_factory.mktemp('store') / 'signalbox.db'}") as ledger:
-        fill(ledger, seed, pace=pace)
+    with Ledger(filled(tmp_path_factory, seed, pace=pace)) as ledger:
         digest = compute(ledger.database, "default", week, zone, until=until, faults=FAULTS)
         ends = digest_by_hand.every(ledger, "default", until)
     mondays = digest_by_hand.edges(week, zone)

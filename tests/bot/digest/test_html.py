@@ -23,29 +23,30 @@ from kb.digest.weeks import Week
 from kb.errors import UnreadableInput
 from tests.support import hostile_store
 from tests.support.chromium import chromium, complaints
-from tests.support.filled_store import FAULTS, NOW, fill
+from tests.support.filled_store import FAULTS, NOW, filled
 from tests.support.hostile_reports import SECRETS
 
 BERLIN, WEEK = ZoneInfo("Europe/Berlin"), Week(2026, 47)
 
 
-def digest_of(tmp_path, filler, seed=11):
+def digest_of(ledger):
     """The digest of a store."""
-    with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
-        filler(ledger, seed)
-        return compute(ledger.database, "default", WEEK, BERLIN, until=NOW, faults=FAULTS)
+    return compute(ledger.database, "default", WEEK, BERLIN, until=NOW, faults=FAULTS)
 
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
     """A digest as they usually are."""
-    return digest_of(tmp_path_factory.mktemp("usual"), lambda ledger, seed: fill(ledger, seed, pace=0.8))
+    with Ledger(filled(tmp_path_factory, 11, pace=0.8)) as ledger:
+        return digest_of(ledger)
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """One whose every name is hostile."""
-    return digest_of(tmp_path_factory.mktemp("hostile"), hostile_store.fill, 12)
+    with Ledger(f"sqlite:///{tmp_path_factory.mktemp('hostile') / 'signalbox.db'}") as ledger:
+        hostile_store.fill(ledger, 12)
+        return digest_of(ledger)
 
 
 @pytest.fixture(scope="module")
