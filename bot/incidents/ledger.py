@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 
 from sqlmodel import Session, col, select
@@ -11,6 +10,7 @@ from bot.incidents.exclusions import ExclusionList
 from bot.incidents.lifecycle import Lifecycle
 from bot.incidents.resolution import Closings
 from bot.notify.choices import Choices
+from bot.notify.lost_workers import LostWorkers
 from bot.notify.messages import Messages
 from bot.notify.mutes import MuteStore
 from bot.notify.outbox import Outbox
@@ -38,6 +38,7 @@ class Ledger(Repository):
         self.choices = Choices(self.database)
         self.messages = Messages(self.database)
         self.outbox = Outbox(self.database)
+        self.lost_workers = LostWorkers(self.database)
         self.closings = Closings(self.database)
         self.lifecycle = Lifecycle(self.database)
         self.mutes = MuteStore(self.database)
@@ -58,16 +59,6 @@ class Ledger(Repository):
             return work, new
 
         return self.database.write(enqueue)
-
-    def release(self, dead: Callable[[str], bool], now: datetime) -> int:
-        """Give back the tasks of dead workers, and say so in the messages that wait for them. Return how many are tried again.
-
-        `dead`: whether the worker with this name is dead.
-        """
-        again = self.tasks.release(dead, now)
-        for work_id, tries in again.items():
-            self.messages.show_retry(work_id, tries, now)
-        return len(again)
 
     def counts(self) -> dict[str, int]:
         """How many tasks are in each state."""

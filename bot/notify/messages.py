@@ -69,19 +69,6 @@ class Messages(Repository):
                 row.version += 1
                 session.add(row)
 
-    def show_retry(self, work_id: int, tries: int, now: datetime) -> None:
-        """Show at once in all messages that wait for a task that it is tried again. `tries`: the number of this try."""
-        with self.database.errors(), self.database.session(write=True) as session:
-            for row in session.exec(
-                select(PostingRow)
-                .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
-                .with_for_update()
-            ):
-                row.facts = encode_json({**msgspec.json.decode(row.facts), "tries": tries})
-                row.version += 1
-                row.ready_at = now
-                session.add(row)
-
     def message_by_handle(self, handle: str) -> Posting | None:
         """Return the message with this handle."""
         with self.database.errors(), self.database.session() as session:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import or_, update
+from sqlalchemy import or_, true, update
 from sqlmodel import Session, col, select
 
 from bot.notify.messages import LEASE, Posting, encode_json, posting_of
@@ -38,8 +38,13 @@ class OutboxItem:
 class Outbox(Repository):
     """The outbox in one database."""
 
-    def claim_outbox_item(self, now: datetime) -> OutboxItem | None:
-        """Claim the next item for this sender. An item that belongs to a message waits until the message is delivered."""
+    def claim_outbox_item(
+        self, now: datetime, *, only: Collection[str] | None = None, without: Collection[str] = ()
+    ) -> OutboxItem | None:
+        """Claim the next item for this sender. An item that belongs to a message waits until the message is delivered.
+
+        `only`, `without`: the methods to choose from, and those to skip.
+        """
         due = (
             select(OutboxRow.id)
             .outerjoin(PostingRow, col(PostingRow.id) == col(OutboxRow.posting_id))
@@ -48,6 +53,8 @@ class Outbox(Repository):
                 col(OutboxRow.ready_at) <= now,
                 lease_free(OutboxRow.lease_until, now),
                 or_(col(OutboxRow.posting_id).is_(None), col(PostingRow.sent) > 0),
+                col(OutboxRow.method).not_in(without),
+                true() if only is None else col(OutboxRow.method).in_(only),
             )
             .order_by(col(OutboxRow.id))
             .limit(1)

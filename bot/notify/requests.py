@@ -71,7 +71,7 @@ class Requests(Repository):
                     f"undelivered:{request.id}",
                     request.tenant,
                     "reply",
-                    _to_one(request, payload, now),
+                    to_one(request, payload, now),
                     now=now,
                 )
 
@@ -230,14 +230,14 @@ def tell_ready(session: Session, row: PostingRow, now: datetime) -> None:
 
 def add_reply(session: Session, request: RequestRow, payload: Mapping[str, Any], now: datetime) -> None:
     """Reply to one person instead of posting an answer."""
-    content = _to_one(request, payload, now)
+    content = to_one(request, payload, now)
     enqueue_item(session, f"reply:{request.id}", request.tenant, "reply", content, now=now)
     request.settled = True
     session.add(request)
 
 
-def _to_one(request: RequestRow, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Return a reply to the person of a request, where the request was made."""
+def to_one(request: RequestRow, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return a reply to the person of a request, in the place where it was made."""
     content = {**payload, "channel": request.channel, "who": request.who, "thread_ts": request.thread_ts}
     if request.reply_to and now < request.created_at + REPLY:
         content["reply_to"] = request.reply_to

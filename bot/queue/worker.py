@@ -22,7 +22,7 @@ from bot.runtime import metrics
 from bot.store.database import StoreError
 from kb.errors import SignalboxError
 
-BEAT = 10.0  # seconds between heartbeats
+BEAT = 2.0  # seconds between heartbeats; people learn of a silent worker within ten
 IDLE = 1.0  # seconds between polls of an empty queue
 PAUSE = 30.0  # maximum seconds between retries while the store is unavailable
 _log = logging.getLogger(__name__)

@@ -74,7 +74,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
             set_on_signal(over, signal.SIGTERM, signal.SIGINT)
         threading.Thread(target=server.run, daemon=True).start()
         tell(_listening(config, server.port))
-        supervisors.append(Supervisor(url, config.path, process_specs(config)))
+        supervisors.append(Supervisor(url, config.path, process_specs(config), ledger.tasks))
         try:
             while not over.wait(DIES_AGAIN):
                 for words in supervisors[0].restart_dead():

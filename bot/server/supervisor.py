@@ -34,7 +34,9 @@ from bot.learning.proposals.publish import ProposalWorker
 from bot.learning.proposals.store import PROPOSE
 from bot.pages.signed_links import linked_by, page_of
 from bot.queue.payloads import DIAGNOSE, DIGEST, GOOD_RUN, RECENT
+from bot.queue.tasks import TaskQueue
 from bot.queue.worker import run, worker_name
+from bot.render.text_format import many
 from bot.retention.sweep import daily
 from bot.rulebase.reload import CurrentRules, RuleReloader
 from bot.runtime import logging as runtime_logging
@@ -93,9 +95,11 @@ class Supervisor:
     done once for all processes and restarts. If the server is killed, its processes end and are started again.
     """
 
-    def __init__(self, url: str, config: Path | None, wanted: Sequence[ProcessSpec]) -> None:
+    def __init__(self, url: str, config: Path | None, wanted: Sequence[ProcessSpec], tasks: TaskQueue) -> None:
         self._url = url
         self._config = config
+        self._tasks = tasks
+        self._lost: set[str] = set()  # workers that died and whose tasks the store could not give back yet
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([__name__])
         reader, self._stopper = self._context.Pipe(duplex=False)
@@ -104,10 +108,15 @@ class Supervisor:
         self._all = [(spec, self._spawn(spec)) for spec in wanted]
 
     def restart_dead(self) -> list[str]:
-        """Restart dead processes; describe each."""
-        told = []
+        """Give back the tasks of dead workers, then restart dead processes; describe each.
+
+        Tasks come first: a start can take seconds on a busy machine, and people wait for the others to take over.
+        """
+        dead = [(spec, item) for spec, item in self._all if not item.is_alive()]
+        self._lost |= {worker_name(item.pid) for spec, item in dead if spec.does is work and item.pid is not None}
+        told = self._release(lambda name: name in self._lost) if self._lost else []
         for index, (spec, item) in enumerate(self._all):
-            if not item.is_alive():
+            if (spec, item) in dead:
                 try:
                     self._all[index] = (spec, self._spawn(spec))
                 except (OSError, EOFError) as error:  # no memory for it, or the server was killed just now
@@ -116,20 +125,17 @@ class Supervisor:
                     )
                     continue
                 told.append(f"the {spec.name} exited (status {item.exitcode}) and was restarted")
-                if spec.does is work and item.pid is not None:
-                    gone = worker_name(item.pid)
-                    told += self._release(lambda name, gone=gone: name == gone)  # type: ignore[misc]
                 metrics.count("replaced", spec.name.rstrip(" 0123456789"))
         return told
 
     def _release(self, dead: Callable[[str], bool]) -> list[str]:
         """Let others take up at once what dead workers had begun; describe it. Without this, it waits for their heartbeats."""
         try:
-            with Ledger(self._url) as ledger:
-                again = ledger.release(dead, datetime.now(UTC))
+            again = self._tasks.release(dead, datetime.now(UTC))
         except SignalboxError as error:
             return [f"cannot requeue the tasks of a dead worker yet: {error}"]
-        return [f"{again} of its tasks will be tried again"] if again else []
+        self._lost.clear()
+        return [f"{many(len(again), 'task')} of dead workers will be tried again"] if again else []
 
     def missing(self) -> str | None:
         """Return which processes are not running, in words; None if all are."""

@@ -95,7 +95,9 @@ class Stage:
         return step(self.ledger.tasks, does, name)
 
     def send(self, most: int = 200) -> None:
-        """Send until nothing is left."""
+        """Send until nothing is left, beginning with the check of the tasks that a sender makes once a second."""
+        for sender in self.senders:
+            sender._settled = 0.0
         for _ in range(most):
             busy = [sender.step() for sender in self.senders]
             if not any(busy):

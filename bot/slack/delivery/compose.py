@@ -157,6 +157,7 @@ class Composer:
             asked_by=posting.asked_by,
             seconds=self.config.collect.deadline,
             tries=int(posting.facts.get("tries") or 1),
+            silent=bool(posting.facts.get("silent")),
         )
 
     def reply(self, payload: Mapping[str, Any]) -> Message:
@@ -187,6 +188,8 @@ class Composer:
         if form == "unknown":
             gaps = [Gap("source_failed", str(source), str(reason)) for source, reason in payload.get("gaps", [])]
             return notices.unknown_job(str(payload.get("job", "")), candidates, gaps)
+        if form == "worker":
+            return replies.text_reply(notices.lost_worker(int(payload.get("tries") or 1), bool(payload.get("silent"))))
         if form == "recent":
             return notices.recent_jobs(candidates)
         if form == "failed":

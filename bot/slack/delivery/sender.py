@@ -1,15 +1,17 @@
 """Sends messages until Slack shows what the ledger says, even if a sender dies halfway.
 
-It runs as one loop in a separate process, so no listener waits for Slack to answer. It respects the rate limits: one message per
-second and channel, and Retry-After. Anything that Slack rejects permanently is logged and dropped.
+It runs in a separate process, so no listener waits for Slack to answer. Uploads and calls to other systems have a thread of their own,
+so no message waits for them. It respects the rate limits: one message per second and channel, and Retry-After. Anything that Slack rejects
+permanently is logged and dropped.
 """
 
 from __future__ import annotations
 
 import logging
 import ssl
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -39,10 +41,11 @@ from bot.store.visibility import Viewer
 
 IDLE = 0.2  # seconds between polls of an idle ledger
 A_CHANNEL = 1.1  # seconds between two new messages in one channel
-SETTLE = 1.0  # seconds between checks for failed tasks
+SETTLE = 1.0  # seconds between checks for failed tasks and lost workers
 LONGEST_PAUSE = 300.0
 EDITS = 40  # progress edits per minute; Slack allows about 50 edits in total
 TIMEOUT = 10.0
+_UPLOADS = ("files", FILES)
 
 _log = logging.getLogger(__name__)
 
@@ -73,10 +76,22 @@ class Sender:
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Send until stopped. Retry when the store is unavailable."""
+        over, slow = threading.Event(), (*_UPLOADS, *self.more)
+        beside = threading.Thread(
+            target=self._repeat, args=(lambda: self._next_item(self.clock(), only=slow), over.is_set), daemon=True
+        )
+        beside.start()
+        try:
+            self._repeat(lambda: self._messages(without=slow), stop)
+        finally:
+            over.set()
+            beside.join(TIMEOUT)
+
+    def _repeat(self, send: Callable[[], bool], stop: Callable[[], bool]) -> None:
         pause = IDLE
         while not stop():
             try:
-                busy = self.step()
+                busy = send()
                 pause = IDLE
             except StoreError as error:
                 _log.warning("cannot send messages: %s", error)
@@ -85,18 +100,27 @@ class Sender:
                 time.sleep(pause)
 
     def step(self) -> bool:
-        """Send one message and one outbox item. Return whether there was anything to send."""
+        """Send one message and one outbox item of any kind. Return whether there was anything to send."""
+        return self._messages()
+
+    def _messages(self, without: Collection[str] = ()) -> bool:
+        """Send one message and one outbox item, but none of the methods `without`."""
         now = self.clock()
         if time.monotonic() - self._settled > SETTLE:
             self._settled = time.monotonic()
             self.ledger.requests.answer_failed(now)
+            self.ledger.lost_workers.show(now)
         posting = self.ledger.messages.claim_message(now)
         if posting is not None:
             self._post(posting, now)
-        item = self.ledger.outbox.claim_outbox_item(now)
+        return self._next_item(now, without=without) or posting is not None
+
+    def _next_item(self, now: datetime, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> bool:
+        """Send one outbox item; whether there was one."""
+        item = self.ledger.outbox.claim_outbox_item(now, only=only, without=without)
         if item is not None:
             self._send_item(item, now)
-        return posting is not None or item is not None
+        return item is not None
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -135,7 +159,7 @@ class Sender:
                 self._call("chat.delete", {"channel": channel, "ts": ts})
 
     def _edit(self, posting: Posting, now: datetime) -> None:
-        if posting.state == PostingState.COLLECTING and not self._room(now):
+        if posting.state == PostingState.COLLECTING and not self._room(now) and not posting.facts.get("at_once"):
             self.ledger.messages.retry_later(posting, now + timedelta(seconds=3), "")
             return
         message = self.composer.message(posting)

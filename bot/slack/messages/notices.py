@@ -80,10 +80,12 @@ def collecting(
     why: str = "",
     seconds: float = 60.0,
     tries: int = 1,
+    silent: bool = False,
 ) -> Message:
     """Return the progress message until the answer arrives: how many sources have responded, and what each said.
 
     `why`: the trigger if no person asked. `seconds`: the deadline of the answer. `tries`: more than one after a worker died.
+    `silent`: the worker sends no heartbeats.
     """
     done = sum(source.state != "waiting" for source in sources)
     head = (
@@ -102,10 +104,17 @@ def collecting(
         header(head),
         *rich(paragraph(*lines, words(f"… and {many(rest, 'more source')}" if rest > 0 else "", italic=True))),
         *rich(paragraph(asked)),
-        *([note(f"The worker stopped unexpectedly. Another one has taken over (try {tries}).")] if tries > 1 else []),
+        *([note(lost_worker(tries, silent))] if tries > 1 or silent else []),
         note(f"The result appears here within {seconds:.0f} s, based on what has arrived by then"),
     ]
     return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))
+
+
+def lost_worker(tries: int, silent: bool) -> str:
+    """Say what became of the worker of a diagnosis. `tries`: the number of the try; `silent`: its worker sends no heartbeats."""
+    if silent:
+        return "The worker has not reported for some seconds. If it stays silent, another one takes over."
+    return f"The worker stopped unexpectedly. Another one takes over (try {tries})."
 
 
 def _logged(error: str) -> str:
