@@ -24,6 +24,7 @@ NOT_FAILED: tuple[Verdict, ...] = ("no_fault", "insufficient_evidence")  # the v
 OF_MACHINES = frozenset(
     {"hardware", "network"}
 )  # domains of fault classes that lie in machines, whatever job runs on them
+OF_A_NODE = OF_MACHINES | {"platform", "none"}  # domains of faults that can lie in one node of a job
 Phase = Literal["running", "hung", "degraded", "failed", "stopped", "completed", "unknown"]
 Band = Literal["likely", "possible", "weak"]
 Role = Literal["root_cause", "contributing", "symptom", "context"]

@@ -143,6 +143,12 @@ class Diagnosis:
         """The nodes among the suspects, each once."""
         return tuple(dict.fromkeys(suspect.node for suspect in self.suspects if suspect.node))
 
+    @property
+    def nodes_at_fault(self) -> tuple[str, ...]:
+        """The nodes of suspects, without those on which the fault was only seen, or which only waited."""
+        found = (suspect.node for suspect in self.suspects if suspect.why not in (WAITING, REPORTED))
+        return () if self.lies_in else tuple(dict.fromkeys(node for node in found if node))
+
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:

@@ -25,7 +25,8 @@ from kb.report import Report
 from kb.rulebase.rule import FaultClass
 from kb.rulebase.yaml_nodes import nearest
 
-_SIMILAR = 4  # classes named in an error
+_SIMILAR = 8  # classes named in an error
+_TELLING = 5  # letters of a word that may stand for a class by itself: `out_of_memory` is about memory
 
 
 def run(
@@ -59,7 +60,7 @@ def run(
         closing = Closing(
             who=login(),
             source="cli",
-            nodes=nodes or (report.diagnoses[0].nodes if meant["cause"] == "shown" else ()),
+            nodes=nodes or (report.diagnoses[0].nodes_at_fault if meant["cause"] == "shown" else ()),
             action=action,
             lost_hours=lost,
             note=note,
@@ -118,9 +119,10 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
 
 
 def _similar(cause: str, faults: Mapping[str, FaultClass]) -> str:
-    """The classes that were probably meant: those whose id has similar words, or whose title has all of them, else the closest id."""
+    """The classes that were probably meant: those whose id has similar words, or whose id or title has all or one of them; else the closest id."""
     words = cause.replace("_", " ").replace("-", " ").split()
     found = list(dict.fromkeys((*classes_like(words, faults), *classes_with(words, faults))))
+    found = found or [item for word in words if len(word) >= _TELLING for item in classes_with((word,), faults)]
     if found:
         named = [f"{item.id} ({item.title.partition(':')[0]})" for item in found]
         return f"did you mean {few(named, ' or ', limit=_SIMILAR)}? All classes: signalbox rules faults"

@@ -9,6 +9,7 @@ from bot.cli.console import say_table
 from bot.cli.incident_actions import span_seconds
 from bot.incidents.names import with_names
 from bot.render.columns import Column
+from bot.store.confirmed_fault import UNKNOWN_CAUSE
 from bot.store.incident_state import listed_state
 from bot.store.incidents import Incident, IncidentStore
 from bot.store.run_names import run_name
@@ -99,8 +100,10 @@ def _row(incident: Incident, now: datetime, confirmed: str | None) -> tuple[str,
 def _cause(incident: Incident, confirmed: str | None) -> str:
     """The confirmed cause, and what Signalbox said if that was something else."""
     said = incident.fault or _VERDICTS.get(incident.verdict, incident.verdict)
-    if confirmed in (None, said):
+    if confirmed in (None, said) or (confirmed == UNKNOWN_CAUSE and incident.verdict == "no_fault"):
         return said
+    if confirmed == UNKNOWN_CAUSE:  # nobody knows better: what was said is neither confirmed nor refuted
+        return f"{_VERDICTS['no_match']} (said {incident.fault})" if incident.fault else _VERDICTS["no_match"]
     return f"{confirmed} (not {incident.fault})" if incident.fault else str(confirmed)
 
 

@@ -156,7 +156,7 @@ def _is_same(row: DigestRow, job: Job, at: float) -> bool:
 
 
 def _again(earlier: Sequence[EarlierIncident], evidence: Evidence) -> frozenset[int]:
-    """Reports on the same logs: of a job without an id, or of one whose attempts neither report numbers.
+    """Reports on the same logs: where one of them knows no job id, or of a job whose attempts neither report numbers.
 
     Neither an id nor a time tells that it is the same end: a bundle's time of the end may be another than a connector's.
     """
@@ -168,8 +168,10 @@ def _again(earlier: Sequence[EarlierIncident], evidence: Evidence) -> frozenset[
         for item in earlier
         if mine
         and item.trace.logs == mine
-        and item.row.job == job.id
-        and (job.id is None or not (numbered and item.row.attempt is not None))
+        and (
+            None in (item.row.job, job.id)
+            or (item.row.job == job.id and not (numbered and item.row.attempt is not None))
+        )
     )
 
 

@@ -16,6 +16,7 @@ from sqlmodel import Session, col, select
 
 from bot.notify.messages import refresh_messages
 from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, Cause, Verdict, nameless
+from bot.store.confirmed_fault import UNKNOWN_CAUSE
 from bot.store.database import Database, Repository
 from bot.store.fault_library import Lesson, learn_within
 from bot.store.tables import AnnotationRow, IncidentRow
@@ -87,7 +88,7 @@ class Closings(Repository):
 
 
 def confirmed(database: Database, incidents: Sequence[int]) -> Mapping[int, str]:
-    """The confirmed cause of each of these incidents that has one: its fault, that no rule fits, or that nothing failed.
+    """The confirmed cause of each of these incidents that has one: its fault, that no rule fits, that nothing failed, or "unknown".
 
     Raises:
         StoreError: the store cannot be read.
@@ -96,7 +97,8 @@ def confirmed(database: Database, incidents: Sequence[int]) -> Mapping[int, str]
         said = annotations_within(session, incidents)
     last = {number: holds.last.said for number, item in said.items() if (holds := word(item)) is not None}
     return {
-        number: item.fault or nameless(item.cause) or "" for number, item in last.items() if item.cause != "unknown"
+        number: UNKNOWN_CAUSE if item.cause == "unknown" else item.fault or nameless(item.cause) or ""
+        for number, item in last.items()
     }
 
 

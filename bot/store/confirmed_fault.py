@@ -14,7 +14,7 @@ UNKNOWN_CAUSE = "unknown"  # in place of a class, for failures of unknown cause
 
 
 def actual_fault() -> ColumnElement[Any]:
-    """The fault class that the last valid close-out names, NULL where it says that no rule fits or that nothing failed; else the diagnosed one.
+    """The fault class that the last valid close-out names, NULL where it names none or says that nothing failed; else the diagnosed one.
 
     Feedback from before an incident was reopened is not valid. An incident that is not closed costs no lookup.
     """
@@ -22,7 +22,7 @@ def actual_fault() -> ColumnElement[Any]:
     said = _last(AnnotationRow.cause)
     return case(
         (col(IncidentRow.closed_at).is_(None), diagnosed),
-        (said.in_(("no_rule", "no_failure")), null()),
+        (said.in_(("no_rule", "no_failure", "unknown")), null()),
         (said.in_(("shown", "fault")), func.coalesce(_last(AnnotationRow.fault), diagnosed)),
         else_=diagnosed,
     )

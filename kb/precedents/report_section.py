@@ -15,7 +15,7 @@ from statistics import median
 from kb.anomalies.runs.shared_settings import Witness, shared_settings
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt, History
-from kb.model import NOT_FAILED, OF_MACHINES
+from kb.model import NOT_FAILED, OF_A_NODE, OF_MACHINES
 from kb.precedents.advice_outcomes import AdviceStep, outcomes
 from kb.precedents.data_shards import decisive, in_common, shards_of
 from kb.precedents.history import DAY, EarlierIncident
@@ -111,7 +111,9 @@ def _nodes(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Rec
             continue
         faults: dict[str, str] = {}
         for place in item.places:
-            if place.node in mine and (place.node in suspected or past.domains.get(place.fault) in OF_MACHINES):
+            domains = OF_A_NODE if place.node in suspected else OF_MACHINES
+            named = place.node in suspected and item.row.named_nodes
+            if place.node in mine and (named or past.domains.get(place.fault, "none") in domains):
                 faults.setdefault(place.node or "", place.fault)
         for node, fault in faults.items():
             failures.setdefault(node, []).append((item, fault))

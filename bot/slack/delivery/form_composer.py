@@ -101,10 +101,10 @@ class FormComposer:
                 said.propose_rule,
             )  # fmt: skip
         first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
-        nodes = first.nodes if first else ()
         if first is None:
-            return CloseOut(cause=None, nodes=nodes)
-        return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
+            return CloseOut(cause=None)
+        nodes = first.nodes_at_fault[:20]
+        return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes)
 
     def near(self, incident: Incident) -> list[MergeCandidate]:
         """Return the incidents that this one can be merged into: those with the same job or fault first, then the latest."""

@@ -44,7 +44,7 @@ class IncidentActions:
         first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
         if first is None:
             return self._annotate(person, subject, key, Closing(person.id, "slack", "right", "unknown"))
-        said = Closing(person.id, "slack", "right", "shown", first.fault, first.rule, first.nodes)
+        said = Closing(person.id, "slack", "right", "shown", first.fault, first.rule, first.nodes_at_fault)
         return self._annotate(person, subject, key, said)
 
     def mark_wrong(self, person: Person, subject: Subject, key: str) -> bool:

@@ -27,12 +27,11 @@ from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
 from kb.diagnosis.suspects.sighting import BY_LAUNCHER, OWN_NUMBER
 from kb.facts.topology import Place, Places, names_a_node
-from kb.model import OF_MACHINES
+from kb.model import OF_A_NODE
 from kb.regex.lazy import lazy_compile
 from kb.report import REPORTED, SCHEDULER_ENDED, WAITING, WHOLE_JOB, EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
-_OF_A_NODE = OF_MACHINES | {"platform", "none"}  # domains of faults that can lie in one node of a job
 # The same on all ranks, or of a step that all ranks make together.
 _RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale", "step_time", "throughput"})
 _RUN_DETECTORS = frozenset(
@@ -168,7 +167,7 @@ def _by_own_lines(
 def _is_only_node(found: Sequence[Suspect], best: Finding, layout: JobLayout) -> bool:
     """Whether the only suspect is the only node that these logs name: that its name is before a message accuses no machine."""
     alone = len(found) == 1 and found[0].kind == "node" and len(layout.places.nodes) <= 1
-    return alone and best.fault.domain not in _OF_A_NODE
+    return alone and best.fault.domain not in OF_A_NODE
 
 
 def _as_reporters(found: tuple[Suspect, ...], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:

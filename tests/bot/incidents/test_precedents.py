@@ -170,6 +170,19 @@ def test_the_same_logs_of_a_job_are_not_its_past(ledger: Ledger) -> None:
     assert past(logs, attempt=2) == [numbered]
 
 
+def test_the_same_logs_are_not_their_past_where_only_one_report_knows_the_job(ledger: Ledger) -> None:
+    """Read as files first, and then by the name of the job."""
+    logs = (StreamSummary(ref("logs/train.log"), size=9, head="step 1\n", tail="error\n"),)
+    number = add(ledger, 3, "200", trace=IncidentTrace(logs=logs_digest(Evidence(streams=logs))))
+    with ledger.database.session(write=True) as session:
+        session.get_one(IncidentRow, number).job_id = None
+    job = Job(id="200", name="llm-70b", owner="ana", end=NOW.timestamp())
+    for seen, expected in ((logs, []), ((replace(logs[0], tail="another error\n"),), [number])):
+        with ledger.database.session() as session:
+            found = recall_within(session, Evidence(job, streams=seen), whose(facts("200")), FAULTS, NOW + HOUR)
+        assert numbers(found) == expected
+
+
 def test_a_later_report_on_the_same_end_stands_for_the_one_before(ledger: Ledger) -> None:
     """A job that was diagnosed twice failed once; a merged incident counts as part of the other."""
     add(ledger, 3, "1", attempt=1)

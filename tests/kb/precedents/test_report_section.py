@@ -69,6 +69,16 @@ def test_a_node_that_failed_other_jobs_is_reported_with_their_incidents() -> Non
     ]
 
 
+def test_a_failure_of_a_program_is_not_held_against_its_node() -> None:
+    """Unless people named the node when they closed it."""
+    ran_out = EarlierIncident(row(3, 1, nodes=("gpu-017",), fault="cuda_oom"))
+    assert remembered_sentences(replace(BARE, diagnoses=(OOM,)), known_=past(ran_out)) == []
+    named = row(4, 1, cause="fault", said_fault="cuda_oom", said_nodes=("gpu-017",), closed=True)
+    assert remembered_sentences(replace(BARE, diagnoses=(OOM,)), known_=past(EarlierIncident(named))) == [
+        "gpu-017 also failed 1 other job in the 7 days before: cuda_oom 24 h earlier (incident 4)."
+    ]
+
+
 def test_a_job_counts_once_however_often_it_was_tried() -> None:
     """Three tries of one other job are one job."""
     earlier = [EarlierIncident(row(n, 3 - n, nodes=("gpu-017",), chain="c")) for n in (1, 2)]
