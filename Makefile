@@ -20,6 +20,7 @@ SERVICE := --extra postgres --extra s3 --extra github
 
 demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 	@$(BIN)/signalbox demo
+	@echo; echo 'The command is $(BIN)/signalbox; `. $(BIN)/activate` puts it on your PATH.'
 
 test: $(DEV)  ## set up, and run all checks and tests
 	@$(MAKE) --no-print-directory -j2 --keep-going unit checks

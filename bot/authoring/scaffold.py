@@ -132,7 +132,7 @@ def made(wish: NewRule, log: Path | None, *, own: bool = False) -> ScaffoldedRul
     """
     files = {"rule.yaml": rule_text(wish).encode()}
     parts = f"why it happens, what it does to the run, what to do{'' if own else ', a reference'}"
-    missing = [f"rule.yaml: {parts}; then another status"]
+    missing = [f"rule.yaml: {parts}; then `status: experimental`, since a draft matches nothing"]
     if wish.regex is None:
         missing.append("rule.yaml: a pattern; the one in it finds nothing")
     if log is None:

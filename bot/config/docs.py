@@ -68,6 +68,13 @@ def schema_text() -> str:
     return json.dumps(_plain(schema), indent=2, sort_keys=True) + "\n"
 
 
+def connector_example(kind: str) -> str:
+    """A short signalbox.yaml with one connector of this type, a key of `KINDS`."""
+    schema = model_of(KINDS[kind].settings_class(), kind).model_json_schema()
+    lines = [*_HEAD.splitlines()[:-2], "clusters:", "  my-cluster:", "    connectors:", *_connector(kind, schema)]
+    return "\n".join(lines) + "\n"
+
+
 def example_text() -> str:
     """A commented example: every type of connector with all its settings."""
     lines = [_HEAD.rstrip(), *_defaults(Collect())]

@@ -79,7 +79,9 @@ def unsuitable_reason(report: Report) -> str | None:
         )
     state = (report.job.state or "").upper()
     if state.partition(" ")[0].rstrip("+") != DONE:
-        return f"its scheduler reports {state.lower() or 'no state'}, not completed"
+        if not state:
+            return "no scheduler says that it completed (where none can be asked, put `state: COMPLETED` into its job.yaml)"
+        return f"its scheduler reports {state.lower()}, not completed"
     if report.verdict != "no_fault" or report.phase != "completed":
         return f"it is not proven that it completed ({report.verdict})"
     if report.hang.suspected or report.hang.called:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.config.file import load
-from bot.config.shipper_examples import shipper_example
+from bot.config.single_examples import example_for
 from connectors.log_stores.loki_settings import LokiSettings
 
 NS = 1_000_000_000
@@ -63,7 +63,7 @@ class Layout:
 
     def settings(self, url: str) -> LokiSettings:
         """The settings of the Loki connector in the shipper's example, for this server."""
-        text = shipper_example(self.example).replace("https://loki.example.org", url, 1 << 10)
+        text = example_for(self.example).replace("https://loki.example.org", url, 1 << 10)
         (cluster,) = load(text, Path(f"{self.example}.yaml")).clusters
         (settings,) = (item.settings for item in cluster.connectors if item.type == "loki")
         assert isinstance(settings, LokiSettings)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.console import say, say_json
+from bot.cli.console import say, say_json, say_table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -20,6 +20,7 @@ def list_baselines(tenant: Tenant = "default", as_json: AsJson = False) -> None:
     """List the stored good runs, newest first; with --json, one object per line."""
     import msgspec
 
+    from bot.render.columns import Column
     from bot.runtime.paths import database_url
     from bot.store.baselines import listed
     from bot.store.database import Database
@@ -32,9 +33,19 @@ def list_baselines(tenant: Tenant = "default", as_json: AsJson = False) -> None:
         return
     if not found:
         say("No baselines yet. Jobs that complete are added automatically; `signalbox baselines keep BUNDLE` adds one.")
-    for item in found:
-        old = "" if item.readable else "  written by another version; unusable until a new run is stored"
-        _say(f"{item.at:%Y-%m-%d %H:%M}Z  {item.family}  {item.bytes / 1e3:.0f} kB  {item.label}{old}")
+        return
+    unusable = "written by another version; unusable until a new run is stored"
+    rows = [
+        (
+            f"{item.at:%Y-%m-%d %H:%M}Z",
+            item.family,
+            f"{item.bytes / 1e3:.0f} kB",
+            item.label if item.readable else f"{item.label}: {unusable}",
+        )
+        for item in found
+    ]
+    heads = (Column("STORED"), Column("FAMILY (name|framework|image)"), Column("SIZE", right=True), Column("RUN"))
+    say_table(heads, rows)
 
 
 @app.command()

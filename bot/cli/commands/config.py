@@ -135,16 +135,16 @@ def example(
         typer.Option(
             "--for",
             metavar="NAME",
-            help="Only a log store, with the labels of this log shipper: alloy, docker, filebeat, fluent-bit, journal, otel,"
-            " promtail or vector.",
+            help="Only this connector type, such as folders or slurm; or a log store with the labels of this log shipper:"
+            " alloy, docker, filebeat, fluent-bit, journal, otel, promtail or vector.",
         ),
     ] = None,
 ) -> None:
-    """Print a commented signalbox.yaml with every connector type, or one that fits the labels of a log shipper."""
+    """Print a commented signalbox.yaml with every connector type, or for one connector or log shipper."""
     from bot.config.docs import example_text
-    from bot.config.shipper_examples import shipper_example
+    from bot.config.single_examples import example_for
 
-    say(example_text() if shipper is None else shipper_example(shipper), end="")
+    say(example_text() if shipper is None else example_for(shipper), end="")
 
 
 @app.command()

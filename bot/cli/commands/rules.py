@@ -110,7 +110,7 @@ def try_rules(
     outcomes = [run(known, matcher, rule_test) for rule_test in tests_of(rules or default_folder(), chosen)]
     for outcome in outcomes:
         if not outcome.passed:
-            say(failure_text(outcome))
+            say(failure_text(outcome, next(rule for rule in chosen if rule.id == outcome.test.rule)))
     failed = sum(not outcome.passed for outcome in outcomes)
     say(f"{len(outcomes) - failed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)

@@ -41,5 +41,5 @@ def lint_all(rules: Path | None, site: Path | None) -> int:
     for tip in tips:
         say(f"advice: {tip}")
     advice = f", {many(len(tips), 'suggestion')}" if tips else ""
-    say(f"{len(loaded.rulebook.rules)} rules, {len(tests)} tests, {len(faults)} faults{advice}", err=True)
+    say(f"{len(loaded.rulebook.rules)} rules, {len(tests)} tests, {many(len(faults), 'fault')}{advice}", err=True)
     return 1 if faults else 0

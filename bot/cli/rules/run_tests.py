@@ -32,8 +32,10 @@ def match_log(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
         say("no rule matches")
 
 
-def failure_text(outcome: RuleTestResult) -> str:
-    """Which test of a rule failed, and which rules matched its log."""
+def failure_text(outcome: RuleTestResult, rule: Rule) -> str:
+    """Which test of a rule failed, which rules matched its log, and that a draft matches nothing."""
     wanted = "should match but does not" if outcome.test.speaks else "should not match but does"
     heard = ", ".join(dict.fromkeys(finding.rule.id for finding in outcome.heard)) or "no rule"
-    return f"{outcome.test.path}: {outcome.test.rule} {wanted} (matched: {heard})"
+    quiet = outcome.test.speaks and rule.status in ("draft", "shadow")
+    draft = f"; its status is {rule.status}, so it matches nothing: --drafts tests it as if active" if quiet else ""
+    return f"{outcome.test.path}: {outcome.test.rule} {wanted} (matched: {heard}){draft}"

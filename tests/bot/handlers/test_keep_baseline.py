@@ -114,7 +114,10 @@ DONE = replace(HEALTHY, job=JobView(state="COMPLETED"))
         ),
         (replace(DONE, phase="running"), "it is not proven that it completed (no_fault)"),
         (replace(DONE, job=JobView(state="CANCELLED")), "its scheduler reports cancelled, not completed"),
-        (replace(DONE, job=JobView()), "its scheduler reports no state, not completed"),
+        (
+            replace(DONE, job=JobView()),
+            "no scheduler says that it completed (where none can be asked, put `state: COMPLETED` into its job.yaml)",
+        ),
         (replace(DONE, hang=Hang(suspected=True)), "it may have hung"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The examples for log shippers: valid configurations that fit the labels which the shippers make."""
+"""The examples for log shippers and single connectors: valid configurations that fit the labels which the shippers make."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.commands.config import app
+from bot.config.connectors import KINDS
 from bot.config.file import load
-from bot.config.shipper_examples import shipper_example, shippers
+from bot.config.single_examples import example_for, shippers
 from kb.errors import UnreadableInput
 from tests.support.shipped_layouts import LAYOUTS
 
@@ -17,7 +18,7 @@ from tests.support.shipped_layouts import LAYOUTS
 @pytest.mark.parametrize("name", shippers())
 def test_an_example_is_a_valid_configuration(name: str) -> None:
     """Each names a job's label for each of its stores, and no two roles share one."""
-    (cluster,) = load(shipper_example(name), Path(f"{name}.yaml")).clusters
+    (cluster,) = load(example_for(name), Path(f"{name}.yaml")).clusters
     assert cluster.connectors
     for connector in cluster.connectors:
         roles = connector.settings.labels if connector.type == "loki" else connector.settings.fields
@@ -33,7 +34,7 @@ def test_every_example_has_a_layout() -> None:
 def test_the_command_prints_it() -> None:
     """Whatever the spelling; the help names all of them."""
     found = CliRunner().invoke(app, ["example", "--for", "Fluent_Bit"])
-    assert (found.exit_code, found.output) == (0, shipper_example("fluent-bit"))
+    assert (found.exit_code, found.output) == (0, example_for("fluent-bit"))
     told = " ".join(CliRunner().invoke(app, ["example", "--help"], env={"COLUMNS": "400"}).output.split())
     assert all(name in told for name in shippers())
 
@@ -41,5 +42,12 @@ def test_the_command_prints_it() -> None:
 @pytest.mark.parametrize("name", ["nope", "", "../file", "alloy.yaml"])
 def test_an_unknown_name_lists_those_that_there_are(name: str) -> None:
     """And reads no other file."""
-    with pytest.raises(UnreadableInput, match=r"there are alloy, docker, .*vector"):
-        shipper_example(name)
+    with pytest.raises(UnreadableInput, match=r"connectors: .*folders.*; log shippers: alloy, docker, .*vector"):
+        example_for(name)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_connector_has_a_short_example(kind: str) -> None:
+    """It is a valid configuration with this connector alone."""
+    (cluster,) = load(example_for(kind), Path(f"{kind}.yaml")).clusters
+    assert [connector.type for connector in cluster.connectors] == [kind]
