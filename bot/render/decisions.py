@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bot.render.phrases import source
 from bot.render.text_format import few, tail
 from kb.model import NOT_FAILED
 from kb.report import COMPLETED, ONE_END
@@ -143,10 +144,17 @@ def _unfailed_advice(report: Report) -> str:
 
 
 def how_to_settle(report: Report) -> tuple[str, str]:
-    """Return how to find out whether a job completed, as sentences, and a command for it; empty where that is not the question.
+    """Return how to find out whether a job completed, or why it failed, as sentences, and a command for it; empty for a known cause.
 
-    The command needs the job's number in Slurm.
+    The command needs the job's number in Slurm. Why a job failed is looked for at the line that stands out most.
     """
+    if report.verdict == "no_match" and not report.diagnoses:
+        line = next((item.evidence for item in report.indicators.events if item.evidence is not None), None)
+        return (
+            ("", "")
+            if line is None
+            else (f"Read {source(line)}, the line that stands out most, and those before it.", "")
+        )
     gap = _state_unknown(report)
     if report.verdict != "insufficient_evidence" or report.hang.lone is not None or gap is None:
         return "", ""
@@ -159,7 +167,7 @@ def how_to_settle(report: Report) -> tuple[str, str]:
 
 def further_gaps(report: Report) -> list[Gap]:
     """Return the gaps without that which the first step fills (`how_to_settle`), and without contradictions."""
-    told, _ = how_to_settle(report)
+    told = report.verdict == "insufficient_evidence" and how_to_settle(report)[0]
     return [gap for gap in missing_evidence(report) if not told or gap.code != "state_unknown"]
 
 

@@ -23,6 +23,13 @@ _PAST = frozenset({"called", "missed", "never", "ran", "timed"})  # the same for
 _SUSPECT = "Suspect "
 _ARTICLES = ("A", "An", "The")
 _OTHER_DEVICES = lazy_compile(r"\b(?:Intel|XPU|NPU|TPU|Gaudi|Neuron|Ascend|AMD|HIP|ROCm|MPS)\b")  # than NVIDIA's
+_WORD = lazy_compile(r"\w+")
+_STEM = 5  # letters that forms of one word share
+_FILLER = lazy_compile(
+    r"a|an|the|this|that|these|it|its|of|to|in|on|at|by|for|with|from|and|or|is|are|was|were|be|been|has|have|had|can|cannot|could"
+    r"|did|does|do|not|no|failed|fails|one|some|because|yet|usable|enough|use|used|rank|ranks|node|nodes|job|process|processes|run|ended"
+    r"|died|reached|reach|raised|rejected|detected"
+)
 _KEY = 280  # characters of the line that shows the cause
 _NODES = 3  # named in a headline
 
@@ -56,11 +63,18 @@ def class_tag(report: Report) -> str:
 
 
 def explanation(report: Report) -> str:
-    """Return what the headline does not say: the summary, without a title at its beginning; empty if it is the headline."""
+    """Return what the headline does not say: the summary, without a title at its beginning; empty if it says nothing more."""
     first = report.diagnoses[0] if report.diagnoses else None
     if report.verdict != "fault" or first is None or not first.known:
         return ""
-    return first.summary if report.summary.startswith(first.title) else report.summary
+    summary = first.summary if report.summary.startswith(first.title) else report.summary
+    return summary if _stems(summary) - _stems(headline(report)) else ""
+
+
+def _stems(text: str) -> set[str]:
+    """Return the beginnings of the words that say something, and all numbers."""
+    words = [word for word in _WORD.findall(text.lower()) if not _FILLER.fullmatch(word)]
+    return {word[:_STEM] if word.isalpha() else word for word in words}
 
 
 def key_lines(report: Report) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Joins the three comparisons: which lines, nodes, stage and step indicate the failure, for the report and other callers.
+"""Combines the three comparisons: which lines, nodes, stage and step indicate the failure.
 
 Without a good run the first comparison is skipped and the later ones work on every event; the answer says so.
 """
@@ -60,7 +60,7 @@ ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 
 @dataclass(frozen=True, slots=True)
 class RunFindings:
-    """What stands out in a run. `events` the likeliest first, `nodes` likewise; `said`: what the reader must know about the comparison.
+    """What stands out in a run. `events`, `nodes`: the likeliest first; `said`: what the reader must know about the comparison.
 
     `peers`: how many ranks or nodes were compared with one another.
     """
@@ -99,7 +99,7 @@ def measure_run(
     known: Mapping[tuple[str, int], float] | None = None,
     pool: Baseline | None = None,
 ) -> RunView:
-    """Measure a run. `known`: by source and offset what a rule's knowledge adds; `pool`: what healthy runs of any job print."""
+    """Measure a run. `known`: what rules add about a line, by source and offset; `pool`: what healthy runs of any job print."""
     run = align_clocks(run, run.start)
     if _never_rises(run.beats):
         run = replace(run, beats=(), losses=run.losses or tuple(run.beats))
@@ -145,7 +145,7 @@ def find_anomalies(
     topology: Mapping[str, Mapping[str, str]] | None = None,
     pool: Baseline | None = None,
 ) -> RunFindings:
-    """All that stands out in a run. `good`: a good run of the same job; `pool`: good runs of any job; `model` weighs events."""
+    """Return what stands out in a run. `good`: a good run of the same job; `pool`: good runs of any job; `model`: weighs events."""
     said: list[str] = []
     if good is not None and good.empty:
         said.append("the good run to compare with is empty")
@@ -341,12 +341,13 @@ def shown(found: RunFindings) -> Indicators:
     if found.turn:
         beat = found.turn.beats[0]
         events.append(Indicator(f"step {found.turn.step}", found.turn.told, _item(len(events), beat.spot)))
+    causes = any(not event.consequence for event in found.events)
     for event in found.events:
         why = ", ".join(
             (
                 *event.why,
                 "a consequence"
-                if event.consequence
+                if event.consequence and causes
                 else "near the end"
                 if event.near > NEAR_END and event.spot.dated
                 else "",

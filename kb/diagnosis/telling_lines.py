@@ -186,6 +186,6 @@ def _of_ranks(alike: Sequence[_Candidate], ranks: int) -> float:
 def _why(item: _Candidate) -> str:
     if is_raised(item.message):
         return "an exception"
-    if harm_of_words(item.message) in _WORDS:
+    if harm_of_words(item.message) in _WORDS and not is_calm(item.line.encode("utf-8", "replace")):
         return "its words report trouble"
     return "the line above announces it" if item.announced else "near the end of its log"

@@ -109,7 +109,8 @@ def first_step(report: Report) -> list[Json]:
     """Return the first step to take, with its command: about the cause, or how to find out how the job ended."""
     told, command = how_to_settle(report)
     if told:
-        return rich(paragraph(_labelled("Do first", f"{told} (read-only)")), preformatted(command, 1, SENTENCE))
+        words = f"{told} (read-only)" if command else told
+        return rich(paragraph(_labelled("Do first", words)), preformatted(command, 1, SENTENCE))
     if report.verdict not in ("fault", "no_match") or not report.diagnoses:
         return []
     return rich(*_remedy(report.diagnoses[0], 0))

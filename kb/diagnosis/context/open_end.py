@@ -1,6 +1,6 @@
-"""What the end of the logs shows of a run whose end nothing proves: in words, and as the last lines that say something.
+"""What the end of the logs shows about a run whose outcome is not proven: in words, and as the last meaningful lines.
 
-It claims no end: it says how far the run came, and what its logs end with.
+It doesn't claim an outcome. It says how far the run came, and what its logs end with.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def open_end(done: Progress, facts: Facts, *, troubled: bool = False) -> str:
         return f"its logs end with a save{reached}, and show neither an error nor what came next"
     if step is not None:
         of = f" of {total}" if total else ""
-        calm = f"{_broken(streams, step)} without an error, so it is still running, or was stopped without a message{_age(done, facts)}"
+        end = facts.evidence.job.end
+        open_ended = f"is still running, or was stopped without a message{_age(done, facts)}"
+        calm = f"{_broken(streams, step)} without an error, so it {open_ended if end is None else 'was stopped without a message'}"
         return f"its steps end at {step}{of}{_and_then(troubled) if troubled else calm}"
     return ""
 

@@ -65,6 +65,7 @@ UNKNOWN_TEXT = """\
 # 🟡 vision-pretrain: hangs, cause unknown
 *The run stopped making steps after iteration 310 and no rule says why.*
 *Find the cause before you restart: no rule explains this failure.*
+*Do first* Read logs/rank-12.log:5120 (rank 12), the line that stands out most, and those before it.
 (last iteration 310)
 (Hang: confirmed (seen in logs; no data on stacks))
 ---
