@@ -1,4 +1,4 @@
-"""Builds a run from what the miner and the scanner saw of its streams."""
+"""Builds a run from what the miner and the scanner found in its streams."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) ->
 
 
 def by_file(tables: Sequence[TemplateTable]) -> Sequence[TemplateTable]:
-    """The tables, with those of single ranks as units of their own though their lines name a host."""
+    """The tables; those of single ranks become units of their own, even if their lines name a host."""
     return [
         table
         if (rank := table.ref.resource.rank) is None or table.ref.resource.node

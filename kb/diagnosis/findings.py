@@ -62,7 +62,7 @@ class Finding:
         return all(_PYTHON_WARNING.search(signal.line) is not None for signal in self.signals)
 
     def fill(self, text: str) -> str:
-        """Fill the holes of a text and drop its clauses that do not apply (kb.rulebase.texts)."""
+        """Fill the placeholders of a sentence and drop the clauses that do not apply (kb.rulebase.texts)."""
         return fill(text, self.captures).strip()
 
     @property

@@ -1,4 +1,4 @@
-"""What a report says of a cause and an impact: no more than the lines decide.
+"""Limits what a report says about cause and impact to what the lines prove.
 
 The texts of a rule hold for all of its lines. A sentence that lists what could have happened, and of which no line chooses a
 part, would be read as the cause of this failure; `signalbox rules show` lists the possibilities. The impact of a fault is
@@ -69,7 +69,7 @@ def _with_its_lines_only(found: Diagnosis) -> Diagnosis:
 
 
 def decided(text: str) -> str:
-    """Return a text up to its first sentence that offers alternatives; those behind it are about them."""
+    """Return a text up to its first sentence that offers alternatives, because the sentences after it are about them."""
     return " ".join(takewhile(_closed, _SENTENCE.split(text.strip())))
 
 

@@ -1,4 +1,4 @@
-"""What whoever asks says of a job: how it ended, and how many GPUs it had. It counts more than the job's description."""
+"""What the caller knows about a job: how it ended, and how many GPUs it had. It takes precedence over the job's description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GivenJob:
     gpus: int | None = None
 
     def of(self, job: Job) -> Job:
-        """Return the job with this in place of what its description says."""
+        """Return the job with these values instead of those of its description."""
         job = job if self.gpus is None else replace(job, gpus=self.gpus)
         if self.state is None and self.exit_code is None:
             return job

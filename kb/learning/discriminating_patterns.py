@@ -1,4 +1,4 @@
-"""Finds events that tell some incidents from all others, and the pattern for each; conditions if single lines do not suffice."""
+"""Finds events that distinguish some incidents from all others, and a pattern for each; or conditions, if single lines are not enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges mined patterns by the edge of their event: which rewordings they miss, and which healthy lines they match.
+"""Judges mined patterns by similar lines: which rewordings of their event they miss, and which healthy lines they match.
 
 A judgement by regexes alone, to choose between patterns; the engine decides what a drafted rule does.
 """
@@ -19,7 +19,7 @@ from kb.rulebase import levels
 
 @dataclass(frozen=True, slots=True, order=True)
 class EdgeFaults:
-    """How many near misses a pattern matches, and how many variations it misses. The lesser the better: false alarms cost more."""
+    """How many near misses a pattern matches, and how many variations it misses. Lower is better; false alarms cost more."""
 
     alarms: int = 0
     missed: int = 0

@@ -1,4 +1,4 @@
-"""What happened in an incident, line by line: kept lines become events, grouped if they say the same with other numbers."""
+"""What happened in an incident, line by line: kept lines become events, grouped if they differ only in numbers."""
 
 from __future__ import annotations
 

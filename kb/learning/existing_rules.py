@@ -1,4 +1,4 @@
-"""What the existing rules say of an incident: which one explains a line by another fault, and which line none of them explains.
+"""What the existing rules say about an incident: which one attributes a line to a different fault, and which line none of them explains.
 
 Where one explains it, either a close-out or that rule may be wrong.
 """

@@ -1,4 +1,4 @@
-"""What a program said, without what its logging framework wrote around it: level, time, logger, place, fields, JSON."""
+"""The message of a program without what its logging framework adds: level, time, logger, place, fields, JSON."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _OF_EVERY_RECORD = frozenset(
 
 
 def message_in(text: str) -> str:
-    """The message of a structured record; any other text unchanged. A traceback in a field counts more than the record's message."""
+    """The message of a structured record; any other text unchanged. A traceback in a field takes precedence over the record's message."""
     if '="' not in text and '":' not in text:
         return text
     traced = _TRACED.search(text)
@@ -87,7 +87,7 @@ def fields_behind(records: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def is_foreign(text: str) -> bool:
-    """Whether a runtime other than Python's wrote the beginning: who threw an exception, and its class."""
+    """Whether the beginning comes from a runtime other than Python's: who threw an exception, and its class."""
     return _THROWN.match(text) is not None
 
 

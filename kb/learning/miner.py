@@ -1,7 +1,7 @@
-"""Proposes a rule for resolved incidents: what they share and others lack, as patterns; or the reasons why there is none.
+"""Proposes a rule for resolved incidents, with patterns that match them and no others; or gives the reasons why there is none.
 
 The first case is the one that a rule is asked for; the others were closed with the same fault and sharpen it where they look alike. A
-close-out may be wrong: if nothing tells the incidents from those of other faults, no rule is proposed.
+close-out may be wrong: if nothing distinguishes the incidents from those of other faults, no rule is proposed.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def negative_text(
 
 @lru_cache(1 << 17)
 def lowered(word: str) -> str:
-    """The word in lower case, one object for all texts: a store has few words, each many times."""
+    """The word in lower case, as one shared object: a store has few different words, each many times."""
     return word.lower().strip("_")
 
 
@@ -72,7 +72,7 @@ class Background:
     weights: WordWeights = field(default_factory=WordWeights)
 
     def spoken(self, regex: str, needles: Iterable[str], besides: Collection[str]) -> dict[int, tuple[str, ...]]:
-        """Index of each text that the regex finds → the first line of each source. `needles`: words that every match has.
+        """Index of each text in which the regex matches → the first line of each source. `needles`: words that every match has.
 
         Texts closed as one of `besides` are skipped, and so are those that nobody has classified.
         """
@@ -89,7 +89,7 @@ class Background:
 
 
 def background(others: Iterable[NegativeText]) -> Background:
-    """The texts together with how many of them contain each word."""
+    """The texts, and how many of them contain each word."""
     kept = tuple(others)
     counts: Counter[str] = Counter()
     for text in kept:

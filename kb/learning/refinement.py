@@ -1,4 +1,4 @@
-"""Suggests what would have kept a rule silent where it was wrong, why it was silent where it was wanted, and which faults co-occur."""
+"""Suggests what would have kept a rule silent where it was wrong, explains why it missed incidents, and finds faults that occur together."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _apart(
 
 
 def nearest(rule: Rule, texts: Iterable[str]) -> NearestLine | None:
-    """The line of some texts that comes nearest to a pattern of a rule; None if none is near, or one is found by it."""
+    """The line that comes nearest to a pattern of a rule; None if no line is near, or the pattern matches one."""
     lines = list(dict.fromkeys(_messages(texts)))[:MOST_LINES]
     best: NearestLine | None = None
     for pattern in rule.patterns:

@@ -1,4 +1,4 @@
-"""Turns messages that say the same into regexes, from the most general that keeps rare words to the whole message."""
+"""Turns messages of the same kind into regexes, from the most general one that keeps rare words to the whole message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text must contain for a rule to fire on it at all: cheap to search, so that most texts need not be judged.
+"""What a text must contain for a rule to match at all. It is cheap to search for, so most texts need not be judged.
 
 A rule fires only through its patterns, and each kind of pattern through something that the text contains: a line's own regex, words
 of an exception, the trigger of a reader. A text without any of it gives no finding of the rule, and a rule without a finding changes

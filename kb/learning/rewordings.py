@@ -1,6 +1,6 @@
 """The edge of a learned pattern: the same event in other forms, on which it must match, and lines of a healthy run that resemble it.
 
-They are made by rule from the messages of the incidents, so that a pattern is tested before anyone reads it.
+They are generated from the messages of the incidents, so that a pattern is tested before anyone reads it.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _success(message: str) -> str:
 def component_of(message: str) -> str:
     """The words before the first that says what happened to it, or that something is wrong, without those that only lead to it.
 
-    More words than name a thing, and what stands behind a value, tell what happened.
+    If there are more words than a name has, or words after a value, they say what happened.
     """
     place = len(message)
     for hit in _WORD.finditer(message):

@@ -1,4 +1,4 @@
-"""The texts of a learned rule, from the event and from what people said; nothing that the incidents do not show."""
+"""The sentences of a learned rule, made from the event and from people's close-outs. They say nothing that the incidents do not show."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Step:
 
 
 def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
-    """What the incidents have in common as a title: variables become letters or words; empty without a word."""
+    """A title made of what the incidents have in common, with letters or words for variables; empty if they share no word."""
     parts: list[str] = []
     told = list(pieces)
     letters = _Letters()
@@ -195,7 +195,7 @@ def _cut(text: str) -> str:
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """The sentences and clauses of a person's text."""
+    """Split a person's text into sentences and clauses."""
     return tuple(part.strip() for part in _SPLIT.split(text) if part.strip())
 
 

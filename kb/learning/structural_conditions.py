@@ -1,4 +1,4 @@
-"""Conditions on what no line says: where stacks, recorders and peers put a rank, and how a series changed."""
+"""Conditions on evidence other than lines: what stacks, recorders and peers show about a rank, and how a series changed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def shared_observations(
 
 
 def has(seen: Observation, kind: str, fields: Mapping[str, str]) -> bool:
-    """Whether an observation is of a kind, with these fields."""
+    """Whether an observation has this kind and these fields."""
     return seen.kind == kind and all(_plain(seen.fields.get(name, "")) == value for name, value in fields.items())
 
 

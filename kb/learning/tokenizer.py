@@ -1,4 +1,4 @@
-"""Splits a message into words, numbers and variables, aligns messages that say the same, and weighs how telling each word is."""
+"""Splits a message into words, numbers and variables, aligns messages of the same kind, and weighs how distinctive each word is."""
 
 from __future__ import annotations
 
@@ -210,14 +210,14 @@ def _may_be_name(word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token that all messages share, or (`token` None) a stretch in which they differ. `fixed`: the text is the same in all."""
+    """A token that all messages share, or with `token` None a part in which they differ. `fixed`: the text is the same in all."""
 
     token: Token | None
     fixed: bool = False
 
     @property
     def word(self) -> str:
-        """Its word; empty for anything else."""
+        """The word of the piece; empty if it is not a word."""
         return self.token.text if self.token is not None and self.token.kind == "word" else ""
 
 
@@ -241,7 +241,7 @@ def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece
 
 
 def kind_before(pieces: Sequence[Piece], index: int) -> str:
-    """The word before a piece, which says what kind of thing it names; empty without one."""
+    """The word before a piece, which says what it names; empty without one."""
     return next((piece.word.lower() for piece in reversed(pieces[max(0, index - 2) : index]) if piece.word), "")
 
 

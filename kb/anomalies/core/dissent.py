@@ -1,4 +1,4 @@
-"""Finds the rank whose value differs where all others print the same: a checksum, a setting, a count that ranks have in common.
+"""Finds the rank whose value differs where all others print the same one: a checksum, a setting, a shared count.
 
 Compared are lines that nearly all ranks print, each with the others' lines of the same step, as the first number that rises tells it. A
 value counts as common only if all ranks agreed on it before. Where lines come once, as those of a start, a good run must show that no
@@ -28,7 +28,7 @@ _PLACES = re.compile(r"<\*>|(?<![\w<*])[-+.\w]*\d[-+.\w]*")
 
 @dataclass(frozen=True, slots=True)
 class Dissent:
-    """A rank with a value of its own, what all others have, and the first line that shows it."""
+    """A rank whose value differs, the value of all others, and the first line that shows it."""
 
     node: str
     own: str

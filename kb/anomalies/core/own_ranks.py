@@ -1,6 +1,6 @@
-"""Corrects what tables say of ranks by what the job can have.
+"""Corrects the ranks in tables by the ranks that the job can have.
 
-A number that stands where lines name their rank, and that the job cannot have as a rank, is none: a launcher's process id. A machine's
+A number in the place of a rank that the job cannot have is not a rank: it may be a launcher's process id. A machine's
 journal whose lines are those of the job's ranks is a log of the job.
 """
 

@@ -95,7 +95,7 @@ _MACHINE = lazy_compile(
 
 
 def harm(text: str, level: str | None) -> float:
-    """0 to 1: how much trouble the words and the level indicate."""
+    """Return how much trouble the words and the level indicate, from 0 to 1."""
     score = LEVELS.get(level, NO_LEVEL) if level else NO_LEVEL
     score += WORDS.get(harm_of_words(text), 0.0)
     if _MILD.search(text):
@@ -113,7 +113,7 @@ def harm_of_words(text: str) -> str:
 
 
 def is_bad(word: str) -> bool:
-    """Whether a word by itself indicates that something is wrong."""
+    """Whether a word alone indicates that something is wrong."""
     return _GRAVE.search(word) is not None or _BAD.search(word) is not None
 
 
@@ -131,7 +131,7 @@ def is_raised(text: str) -> bool:
 
 
 def is_grave(text: str) -> bool:
-    """Whether its words report a problem that does not go away by itself."""
+    """Whether its words report a problem that does not resolve itself."""
     return _GRAVE.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What has digits in a line and is no number of it: times, addresses and process ids."""
+"""Recognises digits in a line that are not measurements: times, addresses and process ids."""
 
 from __future__ import annotations
 

@@ -64,12 +64,12 @@ def node_of(ref: StreamRef, named: str | None) -> str:
 
 
 def rank_unit(rank: int) -> str:
-    """What a rank is called where ranks are compared."""
+    """The name of a rank in comparisons between ranks."""
     return f"{RANK}{rank}"
 
 
 def speaker(ref: StreamRef, rank: int | None, shared: Collection[str]) -> str:
-    """The unit whose step line it is."""
+    """The unit that printed the step line."""
     if ref.uri in shared:
         return ref.uri if rank is None else rank_unit(rank)
     return node_of(ref, None)

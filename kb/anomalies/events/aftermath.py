@@ -22,9 +22,9 @@ LATER = 2.0  # seconds
 def without_aftermath(
     events: Sequence[RankedEvent], odd: Sequence[OddNode], off: Mapping[str, float], ranks: AbstractSet[str]
 ) -> tuple[RankedEvent, ...]:
-    """The events without those that other ranks printed after a rank that is odd, or that alone printed what stands out.
+    """Drop the events that other ranks printed after the odd rank, or after the only rank that printed what stands out.
 
-    Exceptions stay: a rank raises them by itself. So does what names that rank by its number. `ranks`: all that printed anything.
+    Exceptions stay, because a rank raises its own. So do lines that name that rank by its number. `ranks`: all ranks that printed anything.
     """
     known = [(item.node, corrected(item.spot, off)) for item in odd if item.spot]
     known += [(next(iter(event.nodes)), corrected(event.spot, off)) for event in events if _is_of_one_rank(event)]

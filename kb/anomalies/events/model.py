@@ -1,6 +1,6 @@
 """Estimates how likely each event is to indicate the failure: its features, weighed, then weighed again beside the likeliest events.
 
-The first pass rates each event by itself. The second pass uses these ratings: events on the node of the likeliest event gain, events on
+The first pass rates each event on its own. The second pass uses these ratings: events on the node of the likeliest event gain, events on
 another node at another time lose, and a consequence counts only if nothing better was printed.
 """
 
@@ -24,7 +24,7 @@ _APART = 2.0  # seconds
 class Weights(msgspec.Struct, frozen=True):
     """The weights of features, in log-odds; `a*b` has its weight if both hold, "" always.
 
-    `first`: of an event by itself; `second`: beside the likeliest others.
+    `first`: of an event on its own; `second`: next to the likeliest others.
     """
 
     first: Mapping[str, float]
@@ -60,7 +60,7 @@ def event_probabilities(measured: Sequence[MeasuredEvent], model: EventModel, *,
 
 
 def alone(measured: Sequence[MeasuredEvent], weights: Weights) -> tuple[float, ...]:
-    """The first pass: each event by itself."""
+    """The first pass: each event on its own."""
     return tuple(probability(measured_event.features, weights.first) for measured_event in measured)
 
 

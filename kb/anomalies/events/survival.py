@@ -1,4 +1,4 @@
-"""Finds out whether the one who wrote a line, or the job, went on after it: then an exception was caught, and a complaint was no last word.
+"""Finds out whether the writer of a line, or the job, continued after it: then an exception was caught, and a complaint was not fatal.
 
 An exception that nobody catches ends its process. What the process prints afterwards, in words that were used before, here and in good
 runs, shows that it did not; so does a separate exception about a lost peer, which only a living process can lose. What first comes after it may be its end.

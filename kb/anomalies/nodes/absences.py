@@ -1,6 +1,6 @@
-"""Finds what is missing on one node, or rank, and not on the others: its log ends early, its cry is missing, a line stops coming.
+"""Finds what is missing on only one node or rank: its log ends early, its error is missing, or a line stops coming.
 
-The last line that it wrote stands for what is missing: what should follow is not there.
+Its last line represents what is missing, because nothing follows it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Finds numbers that move on one rank and not on the others, or stand there alone: a queue that grows, a count that stops.
+"""Finds numbers that change on one rank only, or stay constant there only: a queue that grows, a count that stops.
 
 Compared are lines that nearly all ranks print again and again: each rank's last numbers with its first ones, and with the others' last
-ones. Both must differ, because a rank may be different from the start, and a number may move everywhere. A number stands if it grows from
-line to line on all other ranks. Nodes are not compared: several processes write their lines.
+ones. Both must differ, because a rank may be different from the start, and a number may change everywhere. A count has stopped if it grows
+from line to line on all other ranks. Nodes are not compared: several processes write their lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST = 1
 
 
 def drifting(run: RunProfile) -> tuple[OddNode, ...]:
-    """Nodes with a number that moved as no other node's did, each with its last such line, the farthest first."""
+    """Nodes with a number that changed as on no other node, each with its last such line, the largest change first."""
     nodes = run.ranks
     best: dict[str, OddNode] = {}
     for event in sorted(run.events.values(), key=lambda item: item.id):

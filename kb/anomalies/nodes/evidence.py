@@ -1,4 +1,4 @@
-"""Collects the evidence against each node: what it prints, how often, with which numbers, what it lacks, and what others say of it.
+"""Collects the evidence against each node: what it prints, how often, with which numbers, what is missing, and what others report about it.
 
 Each ground is a number from 0 to 1 that any log gives; none knows particular messages. `kb.anomalies.nodes.suspects` weighs them.
 """

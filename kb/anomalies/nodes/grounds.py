@@ -1,4 +1,4 @@
-"""The grounds on which a node is suspected: how strong each is, and in which words."""
+"""The grounds for suspecting a node: the strength and the wording of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OF_A_LINE = re.compile(r"\bprints? this\b")  # in the words of a ground that is
 
 @dataclass(slots=True)
 class NodeEvidence:
-    """The evidence against one node: by ground its strength, and what it is."""
+    """The evidence against one node: the strength of each ground, and what it is."""
 
     worth: dict[str, float] = field(default_factory=dict)
     why: dict[str, OddNode] = field(default_factory=dict)

@@ -17,7 +17,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """By row its score, 0 to 1, higher for odd ones; by row the columns that separate it, the most telling first."""
+    """Return the score of each row, from 0 to 1, higher for odd rows, and the columns that separate it, the most telling first."""
 
     scores: tuple[float, ...]
     columns: tuple[tuple[int, ...], ...]

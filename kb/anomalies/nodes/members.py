@@ -48,14 +48,14 @@ def of_launchers(run: RunProfile, fresh: Mapping[str, float]) -> frozenset[str]:
 
 
 def launchers(run: RunProfile) -> frozenset[str]:
-    """The units that are neither a rank nor a node, beside those that are."""
+    """The units that are neither a rank nor a node, if others are."""
     kinds = run.kinds
     logs = frozenset(unit for unit, kind in kinds.items() if kind == "log") | {JOB}
     return logs if any(kind == "rank" for kind in kinds.values()) else frozenset()
 
 
 def members_in(event: RunEvent, run: RunProfile) -> Mapping[int, LineRef]:
-    """By rank the line of a table that is about it; none if the lines are no table of the ranks."""
+    """The table row of each rank; empty if the lines are not a table of the ranks."""
     ranks = {int(unit.removeprefix(RANK)) for unit, kind in run.kinds.items() if kind == "rank"}
     spots = _spots(event)
     if len(spots) < max(FEWEST_MEMBERS, ALL_BUT_FEW * min(len(ranks), len(spots) + 1)):

@@ -1,7 +1,7 @@
-"""Finds out which rank wrote a line where the ranks of a log cannot be compared: by the line, or by its process.
+"""Finds out which rank wrote a line of a log whose ranks cannot be compared: by the line, or by its process.
 
-Some frameworks name processes rather than ranks before a line. Which rank a process is, its own lines show: under one word, each process
-prints one number, and no two print the same.
+Some frameworks put the process before a line, not the rank. The rank of a process follows from its own lines: after one word, each process
+prints one number, and no two print the same one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a run turned, as the evidence against its nodes is seen from there."""
+"""When a run turned; the evidence against its nodes is judged relative to it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class EventComparison:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a comparison needs of a good run, or a pool of such: by the words of each event its lines, nodes and largest count on a node.
+    """What a comparison needs of one good run or several: by the words of each event its lines, nodes and largest count on a node.
 
     `apart`: by their words the lines in which one rank differs; `failed`: the line with which it seems to have failed as well; what was printed from there on is not among its events.
     """
@@ -67,7 +67,7 @@ class Baseline:
 
 
 def baseline_of(run: RunProfile, label: str = "") -> Baseline:
-    """The data about a good run that a comparison needs."""
+    """Return what a comparison needs of a good run."""
     counts: dict[tuple[str, ...], tuple[int, int, int]] = {}
     failed, behind = _failure(run)
     for event in run.events.values():
@@ -238,7 +238,7 @@ def _more(here: float, usual: float) -> float:
 
 
 def is_foreign(run: RunProfile, good: Baseline) -> bool:
-    """Whether the good run seems to be of another job: it knows few of the lines that most nodes of this one print."""
+    """Whether the good run seems to be of a different job: it has few of the lines that most nodes of this run print."""
     usual = [
         event
         for event in run.events.values()

@@ -1,4 +1,4 @@
-"""What surrounds a finding: the circumstances on which its texts depend, its place in the code, and what is missing.
+"""The context of a finding: the circumstances that its sentences depend on, its place in the code, and missing evidence.
 
-It words nothing itself: the texts are those of the rules.
+It contains no wording: the sentences come from the rules.
 """

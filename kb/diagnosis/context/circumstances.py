@@ -47,7 +47,7 @@ OF_LINE = frozenset(
 
 
 def asked_for(best: Finding) -> frozenset[str]:
-    """Return the names that the texts of a finding depend on."""
+    """Return the names that the sentences of a finding depend on."""
     parts = [part for part in (best.row, best.rule, best.fault) if part is not None]
     texts = [
         getattr(part, name, None)

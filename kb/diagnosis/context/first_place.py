@@ -1,4 +1,4 @@
-"""The words that texts use of the first line of a fault: what it states, its log, process and place in the code, the loss at it."""
+"""Words for rule sentences, taken from the first line of a fault: what it states, its log, process, place in the code, and the loss there."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TARGET = lazy_compile(
 
 
 def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
-    """Return those words that are asked for of the first line of a finding: what it states, its log, process and frame."""
+    """Return the requested words about the first line of a finding: what it states, its log, process and frame."""
     best, first = ranked.best, ranked.best.first
     pid = first.resource.pid
     told = (

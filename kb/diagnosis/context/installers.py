@@ -1,4 +1,4 @@
-"""What an installer of packages tells beside the line with which it gives up: the package it was at, and its first error.
+"""What a package installer prints near the line with which it gives up: the package it was processing, and its first error.
 
 pip and conda end with lines that only say that something failed; what failed is above them, or in the lines below.
 """

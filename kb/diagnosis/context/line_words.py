@@ -1,6 +1,6 @@
-"""Words of the decisive line that texts use whatever its rule: the other end of a connection, how it failed, a path, memory.
+"""Words of the decisive line that any rule's sentences can use: the other end of a connection, how it failed, a path, memory.
 
-Captures of the rule count more. Nothing is read that the line does not state.
+Captures of the rule take precedence. Only what the line states is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lines beside a fault name and its own line does not: adapter, host, parameter, file, address of a port, model.
+"""What the lines near a fault name and its own line does not: adapter, host, parameter, file, address of a port, model.
 
 A name is only returned where the lines near the fault, of the same process, agree on one; of missing files, the first is
 an example.
@@ -87,7 +87,7 @@ _OF_HUBS = frozenset({"external_network", "access_denied", "checkpoint_load"})
 
 
 def named_beside(ranked: Ranked, facts: Facts, told: str) -> Iterator[str]:
-    """Yield a sentence for each kind of thing that lines beside a fault name; `told`: what the diagnosis says already."""
+    """Yield a sentence for each kind of object that lines near a fault name; `told`: what the diagnosis already says."""
     best = ranked.best
     fault, first = best.fault.id, best.first
     message = f"{first.line}\n{first.captures.get('message', '')}"[:_MESSAGE]

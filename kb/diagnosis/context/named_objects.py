@@ -1,4 +1,4 @@
-"""What the lines of a fault name that its sentence does not: the place in the code, and what lines beside it name.
+"""What the lines of a fault name and its sentence does not: the place in the code, and what nearby lines name.
 
 A sentence is only added where there is one candidate, and never where a rank, node or GPU is accused.
 """
@@ -46,9 +46,9 @@ _PACKAGE = lazy_compile(r"(?:site|dist)-packages[/\\](\w{2,40})[/\\]")
 
 
 def named_objects(ranked: Ranked, facts: Facts, told: str) -> str:
-    """Return a sentence that names what the lines of a fault point at; empty if it is told, unclear or not there.
+    """Return a sentence that names what the lines of a fault point at; empty if that is already said, unclear or missing.
 
-    `told`: what the diagnosis says already.
+    `told`: what the diagnosis already says.
     """
     best = ranked.best
     if best.is_symptom or best.only_warned:

@@ -1,4 +1,4 @@
-"""What the message of a failure names, in its own words: settings, options, keys, packages, variables, and the shapes that it states."""
+"""What the message of a failure names: settings, options, keys, packages, variables and shapes."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _SIZE = lazy_compile(r"\b(?:tensor \w|size|got|have|length|expected|mask)(?: of)
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return words as a sentence lists them: `a, b and c`."""
+    """Return words as a list in a sentence: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def message_names(message: str) -> str:
     """Return the names in a message, such as `--rdzv_id` or `num_heads and num_layers`; empty if there are none, or too many.
 
-    Names are in quotes or options; else what stands at the end behind a colon; else variables. The first sentence counts first,
-    and what stands behind words such as "one of" only where the message begins with them.
+    Names are in quotes or options, else after a final colon, else variables. The first sentence takes precedence, and
+    what follows words such as "one of" counts only if the message begins with them.
     """
     whole = message[:_LONGEST].strip()
     if whole[:1] in "'\"" and whole[-1:] == whole[:1] and " " in whole:  # a KeyError quotes its message

@@ -1,4 +1,4 @@
-"""What of a rule's steps holds for this run: no part whose premise the logs refute, and no setting that is in force already.
+"""Which of a rule's steps apply to this run: none whose premise the logs refute, and no setting that is already in force.
 
 The steps of a rule are written for all runs that its lines occur in. Which ranks, nodes, scheduler and devices a run has is
 often known, and a sentence about others would send people to a place that does not exist.
@@ -57,7 +57,7 @@ _SETTING = lazy_compile(r"(?<![\w.$-])([A-Za-z]\w{4,60})=(\w[\w.]{0,40}\w|\w)")
 
 
 def applicable(steps: Sequence[RemediationStep], run: RunCircumstances) -> tuple[RemediationStep, ...]:
-    """Return the steps as far as they hold for a run, at most `MOST`; all of them if none would be left."""
+    """Return the steps that apply to a run, at most `MOST`; all of them if none would be left."""
     fitting = (
         replace(
             step,

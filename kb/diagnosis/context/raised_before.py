@@ -1,4 +1,4 @@
-"""The exception that a line speaks of and does not quote: that of a reader or worker whose end is all that it tells."""
+"""The exception that a line refers to but does not quote, such as that of a reader or worker of which it reports only the end."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def raised_before(signal: Signal, facts: Facts) -> Structure | None:
 
 
 def of_raised(raised: Structure) -> Mapping[str, str]:
-    """Return the words of texts for such an exception: what it says, and where the run's own code raised it."""
+    """Return the words for such an exception: its message, and where the run's own code raised it."""
     return {"raised_before": raised.line.strip()[:_SHORT], "raised_in": innermost(raised)}

@@ -1,4 +1,4 @@
-"""Lines that come after the end of what they belong to: steps until Slurm's kill, and what a driver forwards late."""
+"""Lines that appear after the end of the step or process that they belong to: steps until Slurm's kill, and lines that a driver forwards late."""
 
 from __future__ import annotations
 
