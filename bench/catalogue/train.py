@@ -3,7 +3,8 @@
     python bench/catalogue/train.py                  # measure on ten folds of whole projects, then write kb/classifier/weights.tsv
     python bench/catalogue/train.py --no-measure     # only write; the threshold of the last measurement stays
 
-Rows: the catalogue's error sites, what the interpreter raises itself (interpreter.tsv), and the examples and titles of the rules.
+Rows: the catalogue's error sites, what the interpreter raises itself (interpreter.tsv), types that tell their class (types.tsv),
+and the examples and titles of the rules.
 Labels that a third reader decided count less. The folds leave the rules' examples out, because they repeat messages of the
 projects that they would be tested on. Same inputs, same bytes.
 """

@@ -68,6 +68,7 @@ ELSEWHERE: Final = {
     "saving": (("checkpoint", "save_checkpoint"), (OWN, "save_checkpoint")),
     "other": (("trainer", ""), ("model", ""), (LIBRARY, ""), (STANDARD, ""), ("sharding", ""), ("config", "")),
 }  # column of interpreter.tsv → areas and functions that its class holds for
+IMPORTED: Final = ("model", "config", LIBRARY, STANDARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def sites() -> list[Row]:
 
 def without_place(row: Row) -> Row:
     """Return a site as a log without a traceback shows it."""
-    error = replace(row.error, path="", function="", area="", callers=(), stage="")
+    error = replace(row.error, path="", function="", area="", callers=(), stage="", importing=False)
     return replace(row, error=error, weight=row.weight * PLACELESS)
 
 
@@ -136,13 +137,24 @@ def lifted(rows: Sequence[Row]) -> list[Row]:
 
 
 def interpreter() -> Iterator[Row]:
-    """Yield rows for what Python raises itself, which stands in no library's source."""
+    """Yield rows for what Python raises itself, which stands in no library's source, and for types that say their class."""
     for row in _table("interpreter.tsv"):
         for column, places in ELSEWHERE.items():
             for area, function in places:
-                error = ErrorText(row["type"], *said(row["words"]), area=area, function=function, callers=(function,))
-                error = replace(error, stage=stage_of(area, function))
-                yield Row(error, row[column], INTERPRETER / len(places), "interpreter")
+                yield Row(_raised_at(row, area, function), row[column], INTERPRETER / len(places), "interpreter")
+        if row["other"] == "code_bug":  # in a package that is imported, it doesn't fit what else is installed
+            for area in IMPORTED:
+                error = ErrorText(row["type"], *said(row["words"]), area=area, importing=True)
+                yield Row(error, "dependency", INTERPRETER / len(IMPORTED), "interpreter")
+    anywhere = [place for places in ELSEWHERE.values() for place in places]
+    for row in _table("types.tsv"):
+        for place in anywhere:
+            yield Row(_raised_at(row, *place), row["class"], INTERPRETER / len(anywhere), "types")
+
+
+def _raised_at(row: Mapping[str, str], area: str, function: str) -> ErrorText:
+    error = ErrorText(row["type"], *said(row["words"]), area=area, function=function, callers=(function,))
+    return replace(error, stage=stage_of(area, function))
 
 
 def own_examples(known: Knowledge, areas: Areas) -> Iterator[Row]:
@@ -205,6 +217,7 @@ def _site(row: Mapping[str, str], label: Mapping[str, str]) -> Row:
         callers=(function,),
         handled=tuple(row["handles"].split()),
         stage=stage_of(row["area"], function),
+        importing=row["path"].endswith(".py") and not function,
     )
     return Row(error, label["class"], DECIDED[label["decided"]], row["project"])
 

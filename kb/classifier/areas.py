@@ -41,6 +41,11 @@ class Areas:
                 break
         return (rest, LIBRARY) if packages else (parts[-1], OWN)
 
+    @staticmethod
+    def installed(path: str) -> bool:
+        """Return whether a file belongs to an installed package."""
+        return _PACKAGES.match(path) is not None
+
     def _area(self, path: str, head: str) -> str:
         return next((area for pattern, area in self._rows[head] if _regex(pattern).fullmatch(path)), "")
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from pkgutil import get_data
 
 from kb.classifier.areas import DISPATCH, LIBRARY, STANDARD, Areas
@@ -84,8 +85,26 @@ def error_text(areas: Areas, kind: str, message: str, frames: str = "", around: 
         known = (areas.place(call["path"])[1] for call in reversed(calls[:-1]))
         above = next((name for name in known if name not in _OTHER), "")
     stage = _stage(areas, calls) or around.stage
+    importing = area != OWN and _imports_a_package(calls)
     return replace(
-        bare, path=path, function=last["function"] or "", area=area, above=above, callers=callers, stage=stage
+        bare,
+        path=path,
+        function=last["function"] or "",
+        area=area,
+        above=above,
+        callers=callers,
+        stage=stage,
+        importing=importing,
+    )
+
+
+def _imports_a_package(calls: Sequence[re.Match[str]]) -> bool:
+    """Whether a module of an installed package is being executed, other than as the program itself."""
+    return any(
+        call["function"] == "<module>"
+        and Areas.installed(call["path"])
+        and not (call["path"].endswith("/__main__.py") or before["path"].endswith("/runpy.py"))
+        for before, call in pairwise(calls)
     )
 
 

@@ -57,6 +57,7 @@ class ErrorText:
     `above`: area of the innermost library frame above the run's own code; `callers`: the functions above;
     `handled`: types of the exceptions from which it followed; `stage`: of the run when it was raised, in the words of
     kb.model.Stage, and `ranks`: what the other ranks did, one of `RANKS`. Both are empty where that is not known.
+    `importing`: an installed package raised it while it was imported.
     """
 
     type: str = ""
@@ -70,6 +71,7 @@ class ErrorText:
     handled: tuple[str, ...] = ()
     stage: str = ""
     ranks: str = ""
+    importing: bool = False
 
 
 def said(message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -153,6 +155,8 @@ def _of_circumstances(error: ErrorText) -> Iterator[str]:
         yield f"stage {error.stage}, type {error.type}"
     if error.ranks:
         yield f"ranks {error.ranks}"
+    if error.importing:
+        yield "during the import of a package"
 
 
 def _of_concepts(words: Sequence[str], concepts: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from bench.catalogue.linear_model import Examples, Sparse, fit
 from bench.catalogue.train import FOLDS, PRIOR, SHARED, SINGLE, VICTIM, Judged, nested
-from bench.catalogue.training_rows import Row, concept_rows, lifted
+from bench.catalogue.training_rows import Row, concept_rows, interpreter, lifted
 from kb.classifier.model import SCALE
 from kb.classifier.traits import RANKS, ErrorText, stem
 from tests.support.paths import ROOT
@@ -69,6 +69,22 @@ def test_the_priors_cover_what_other_ranks_do_and_name_classes_of_faults() -> No
     faults = (ROOT / "rules" / "faults.yaml").read_text("utf-8")
     assert set(RANKS) == set(PRIOR)
     assert all(f"id: {name}\n" in faults for name in (*SHARED, *SINGLE, *VICTIM))
+
+
+def test_types_and_what_the_interpreter_raises_have_classes_of_faults() -> None:
+    """A misspelt class would be one more that the classifier tells apart."""
+    faults = (ROOT / "rules" / "faults.yaml").read_text("utf-8")
+    rows = list(interpreter())
+    assert {row.group for row in rows} == {"interpreter", "types"}
+    assert all(f"id: {name}\n" in faults for name in {row.label for row in rows})
+
+
+def test_what_python_raises_while_a_package_is_imported_is_a_dependency() -> None:
+    """Only what is a bug of the code elsewhere; a missing file stays one."""
+    rows = [row for row in interpreter() if row.error.importing]
+    assert {row.label for row in rows} == {"dependency"}
+    assert "AttributeError" in {row.error.type for row in rows}
+    assert "FileNotFoundError" not in {row.error.type for row in rows}
 
 
 def test_concepts_are_found_by_any_form_of_their_words() -> None:

@@ -33,6 +33,9 @@ _MISSING = lazy_compile(
     r"|[\"']([^\"'\n]{1,200})[\"'] (?:is |was )?(?:not found|does not exist|doesn't exist)"
     r"|(?<![\w\"'])([.~]?/[\w./~@%+=-]{1,200}) (?:is |was )?(?:not found|does not exist|doesn't exist|: No such file)"
 )
+_NOT_SERVED = lazy_compile(
+    r"\b404\b[^\n]{0,160}?(?:\b[uU][rR][lL]:? .?|\bGET |\bPOST |\bHEAD )(https?://[\w./%:@+-]{1,300}\w)"
+)
 _TEMPORARY = lazy_compile(r"(?:^|/)tmp[a-z0-9_]{8}/")  # as Python's tempfile names them
 _DEVICE = lazy_compile(
     r"\b(?P<address>(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{8}):[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)\b|\bGPU[ -]?(?P<number>\d{1,2})\b"
@@ -52,6 +55,7 @@ _NAMED = (
     ("worker_pid", _WORKER_PID),
     ("service", _SERVICE),
     ("repository", _REPOSITORY),
+    ("url", _NOT_SERVED),
 )
 _WAYS = ("name", "no_route", "refused", "timed_out", "tls", "broken")  # the first of those that are stated counts
 _CONNECTION = lazy_compile(

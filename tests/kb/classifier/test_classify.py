@@ -17,6 +17,11 @@ SITE = "/opt/venv/lib/python3.12/site-packages"
         ("KeyError", "'labels_b'", "/srv/exp/step.py:40 in run", "code_bug"),
         ("TypeError", "step() got an unexpected keyword argument 'config'", "/srv/exp/step.py:40 in run", "code_bug"),
         ("ModuleNotFoundError", "No module named 'nvcomp'", "", "dependency"),
+        ("OSError", "sound backend library not found", f"/srv/a.py:3 in <module>\n{SITE}/soundthing/core.py:7 in <module>", "dependency"),
+        ("ClassCastException", "class A cannot be cast to class B", "", "code_bug"),
+        ("NumberFormatException", "For input string: x", "", "config_error"),
+        ("InductorError", "an exception occurred in a subprocess", "", "gpu_library"),
+        ("HTTPError", "404 Client Error: Not Found for url: https://files.example.org/a.json", "", "config_error"),
         ("FileNotFoundError", "[Errno 2] No such file or directory: '/cfg/a.yaml'", "/srv/run.py:3 in main", "config_error"),
         ("RuntimeError", "expected a tensor of shape (4, 8) but got dtype int32", "", "shape_or_dtype"),
         ("ValueError", "the checkpoint lacks the weights of two layers", f"{SITE}/torch/distributed/checkpoint/state_dict.py:10 in load", "checkpoint_load"),
@@ -83,6 +88,27 @@ def test_a_place_in_a_library_has_an_area_and_one_in_the_run_has_none() -> None:
     assert (own.path, own.area, own.above) == ("a.py", OWN, "data")
     assert areas.place(f"{SITE}/sapling/x.py")[1] == "library"
     assert areas.place("/usr/lib/python3.11/json/decoder.py")[1] == "standard"
+
+
+IMPORT = "/srv/a.py:1 in <module>"
+
+
+@pytest.mark.parametrize(
+    ("frames", "importing"),
+    [
+        (f"{IMPORT}\n{SITE}/soundthing/core.py:7 in <module>", True),
+        (f"{IMPORT}\n{SITE}/soundthing/core.py:7 in <module>\n{SITE}/optable/registry.py:60 in register", True),
+        (f"/srv/a.py:4 in main\n{SITE}/soundthing/core.py:7 in <module>", True),
+        (f"{IMPORT}\n{SITE}/optable/registry.py:60 in register", False),
+        (f"/opt/lib/python3.12/runpy.py:86 in _run_code\n{SITE}/tunekit/cli.py:4 in <module>\n{SITE}/tunekit/cli.py:77 in main", False),
+        (f"{IMPORT}\n{SITE}/tunekit/plugins.py:4 in <module>\n/srv/plugin.py:9 in <module>", False),
+    ],
+)  # fmt: skip
+def test_an_error_while_a_package_is_imported_is_marked(frames: str, importing: bool) -> None:
+    """Not where the package is the program, and not where it imports or calls code of the run."""
+    error = error_text(model().areas, "RuntimeError", "scan is registered twice", frames)
+    assert error.importing is importing
+    assert ("during the import of a package" in traits(error)) is importing
 
 
 def test_a_place_where_a_runtime_raises_everything_tells_nothing() -> None:
