@@ -103,7 +103,9 @@ def _run(
     read = (mined(files, year=year) if mined else None) or mine(files, year=year)
     ours = [replace(table, ref=ref) for table, ref in zip(read.tables, streams, strict=True)]
     state = (evidence.job.state or "FAILED") if report.verdict in ("no_match", "fault") else evidence.job.state
-    return build_run(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job)), read.gaps
+    state = _state(state, report, evidence.job)
+    run = build_run(ours, evidence.streams, evidence.job, state=state, uncompared=read.uncompared)
+    return run, read.gaps
 
 
 def without_bare(found: RunFindings, report: Report) -> RunFindings:
@@ -200,7 +202,7 @@ def _read(
     if not found.streams:
         return None, (Gap("no_baseline", str(paths[0]), "the good run has no logs; nothing was compared with it"),)
     mined = mine(found.streams)
-    good = baseline_of(build_run(mined.tables), label or str(paths[0]))
+    good = baseline_of(build_run(mined.tables, uncompared=mined.uncompared), label or str(paths[0]))
     if good.lines < FEWEST:
         reason = f"the good run has only {good.lines} lines; nothing was compared with it"
         return None, (*mined.gaps, Gap("no_baseline", str(paths[0]), reason))

@@ -6,16 +6,17 @@ The answers are those of bot.diagnosis.scan_pool and bot.diagnosis.template_pool
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 from bot.diagnosis import scan_pool, template_pool
+from bot.diagnosis.rank_forms import SharedForms, shared_forms
 from bot.diagnosis.scan_pool import DEFAULTS, OVERLAP, ScanOptions, ScanTask
 from bot.diagnosis.template_pool import MinedTables, Mining, Part, TableMerge, TemplateTask
 from bot.rulebase.loader import Knowledge
+from kb.anomalies.core.representatives import NONE
 from kb.model import Gap, StreamRef
 from kb.scanning.limits import SummaryLimits, limits_for
 from kb.scanning.matcher import Matcher
@@ -41,6 +42,7 @@ class OnePass:
         self._year: int | None = None
         self._tables: dict[str, TemplateTable] = {}
         self._gaps: tuple[Gap, ...] = ()
+        self._uncompared = NONE
 
     def scan_all(
         self,
@@ -49,10 +51,11 @@ class OnePass:
         options: ScanOptions = DEFAULTS,
     ) -> tuple[StreamSummary, ...]:
         """See `scan_pool.scan_all`. The logs among the streams are mined, too."""
-        speaker = template_pool.shared_speaker(refs)
+        forms = shared_forms(refs)
         limits = limits_for(len(refs))
-        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year, speaker, limits)]
-        tasks.sort(key=lambda task: -task.scan.size)  # so that no worker is left with a large one at the end
+        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year, forms, limits)]
+        joining = TableMerge(refs, [task.mining for task in tasks if task.mining])
+        tasks = _in_order(tasks, joining)
         workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
         total = sum(task.scan.size + template_pool.EACH for task in tasks)
         answers: Iterator[tuple[OnePassTask, _Answer]]
@@ -62,15 +65,14 @@ class OnePass:
         else:
             answers = _pooled(knowledge, tasks, workers)
         parts: list[tuple[ScanTask, StreamSummary]] = []
-        joining = TableMerge(len(refs))
         for task, (summary, part) in answers:
             parts.append((task.scan, summary))
             if task.mining and part:
                 joining.add(task.mining, *part)
             if options.tell:
                 options.tell(task.scan.size)
-        mined = joining.mined(refs)
-        self._year, self._gaps = options.year, mined.gaps
+        mined = joining.mined()
+        self._year, self._gaps, self._uncompared = options.year, mined.gaps, mined.uncompared
         self._tables = {ref.uri: table for ref, table in zip(refs, mined.tables, strict=True) if _has_templates(ref)}
         return scan_pool.joined(refs, parts)
 
@@ -80,7 +82,14 @@ class OnePass:
         if year != self._year or set(uris) != set(self._tables):
             return None
         tables, self._tables = self._tables, {}
-        return MinedTables(tuple(tables[uri] for uri in uris), self._gaps)
+        return MinedTables(tuple(tables[uri] for uri in uris), self._gaps, self._uncompared)
+
+
+def _in_order(tasks: Sequence[OnePassTask], joining: TableMerge) -> list[OnePassTask]:
+    """The tasks in the order in which to run them: see `TableMerge.in_order`; those without templates last."""
+    found = joining.in_order([task.mining for task in tasks if task.mining])
+    place = {(task.index, task.start): number for number, task in enumerate(found)}
+    return sorted(tasks, key=lambda task: (place.get((task.scan.index, task.scan.start), len(place)), -task.scan.size))
 
 
 def _has_templates(ref: StreamRef) -> bool:
@@ -88,14 +97,14 @@ def _has_templates(ref: StreamRef) -> bool:
 
 
 def _tasks(
-    index: int, ref: StreamRef, year: int | None, speaker: re.Pattern[bytes] | None, limits: SummaryLimits
+    index: int, ref: StreamRef, year: int | None, forms: SharedForms, limits: SummaryLimits
 ) -> list[OnePassTask]:
     """Cut a stream as the miner does: the cuts change nothing in a summary, but limit how many lines are examined for templates."""
     if not _has_templates(ref):
         return [OnePassTask(task, None) for task in scan_pool.shards(index, ref, year, limits)]
     return [
         OnePassTask(ScanTask(index, ref, task.start, task.stop, year, limits), task)
-        for task in template_pool.shards(index, ref, year, template_pool.SHARD, speaker)
+        for task in template_pool.shards(index, ref, year, template_pool.SHARD, forms)
     ]
 
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bot.rulebase.loader import Knowledge
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # below this size, a pool costs more than it saves
+AHEAD = 64  # tasks submitted that have not ended
 EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
 
 OVERLAP = BEFORE + AFTER  # bytes that a scanner keeps from one block to the next
@@ -172,16 +174,38 @@ def _pooled(
 def as_done(
     pool: ProcessPoolExecutor, work: Callable[[_Task], _Answer], tasks: Sequence[_Task]
 ) -> Iterator[tuple[_Task, Future[_Answer]]]:
-    """Submit tasks in order and yield them as they end. If the caller stops early, the others are cancelled."""
-    from concurrent.futures import as_completed  # noqa: PLC0415
+    """Submit tasks in order, a few ahead of the workers, and yield them as they end. If the caller stops early, the others are cancelled.
 
-    futures = {pool.submit(work, task): task for task in tasks}
+    So the answers that wait for the caller are few, however many tasks there are.
+    """
+    from concurrent.futures import FIRST_COMPLETED, wait  # noqa: PLC0415
+
+    waiting = iter(tasks)
+    under_way = {_submitted(pool, work, task): task for task in islice(waiting, AHEAD)}
     try:
-        for future in as_completed(tuple(futures)):
-            yield futures.pop(future), future  # drops the future with its answer
+        while under_way:
+            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            while done:
+                future = done.pop()
+                yield under_way.pop(future), future
+            del future  # with its answer
+            under_way |= {_submitted(pool, work, task): task for task in islice(waiting, AHEAD - len(under_way))}
     except BaseException:
         pool.shutdown(cancel_futures=True)
         raise
+
+
+def _submitted(pool: ProcessPoolExecutor, work: Callable[[_Task], _Answer], task: _Task) -> Future[_Answer]:
+    """Submit a task; to a pool whose worker died, which takes none, as one that failed."""
+    from concurrent.futures import Future  # noqa: PLC0415
+    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
+
+    try:
+        return pool.submit(work, task)
+    except BrokenProcessPool as error:
+        future: Future[_Answer] = Future()
+        future.set_exception(error)
+        return future
 
 
 def _result(future: Future[StreamSummary], task: ScanTask) -> StreamSummary:

@@ -9,6 +9,7 @@ import gc
 import os
 import re
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,18 +18,19 @@ from functools import lru_cache
 from threading import get_ident
 from typing import Any, Literal
 
+from bot.diagnosis.rank_forms import NO_FORMS, SharedForms, head_of, shared_forms, speaker_of
 from bot.diagnosis.scan_pool import as_done, keep_memory, leave_interrupts, process_context
 from connectors.bundles.streams import StreamReader, is_plain
+from kb.anomalies.core.representatives import NONE, Representatives, Uncompared, stub_of
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
 from kb.scanning.scanner import BEFORE
 from kb.templates.lookup_budget import FEWEST_LOOKS, LOOKS
 from kb.templates.miner import AFTER, WARM, Miner
-from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_prefix_of
 from kb.templates.shape_index import ShapeIndex
 from kb.templates.table import TemplateTable, merge
 from kb.templates.template import VERSION
-from kb.templates.wrapped_lines import HEAD, width_of
+from kb.templates.wrapped_lines import width_of
 
 Engine = Literal["local", "ray"]
 Tell = Callable[[int], None]
@@ -38,7 +40,6 @@ ALONE = 8 * 1024 * 1024  # below this size, a pool costs more than it saves
 EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
 LEARNED, STRANGE = 4096, 3072  # lines examined in full: remembered from other streams; per stream that resembles them
 PENDING = 2  # Ray tasks in flight per worker
-MOST_MIXED = 64  # logs of several ranks each whose first lines are examined together
 RETRIES = 3
 REACHED = 5.0  # seconds that a cluster has to respond
 _ADDRESS = re.compile(r"(?:ray://)?([\w.-]{1,253}):(\d{1,5})")
@@ -46,10 +47,14 @@ _ADDRESS = re.compile(r"(?:ray://)?([\w.-]{1,253}):(\d{1,5})")
 
 @dataclass(frozen=True, slots=True)
 class MinedTables:
-    """The tables of streams, in the order of the input, and gaps for streams that could not be read."""
+    """The tables of streams, in the order of the input, and gaps for streams that could not be read.
+
+    `uncompared`: streams of which only their rank is in the table, because there are too many to compare each.
+    """
 
     tables: tuple[TemplateTable, ...]
     gaps: tuple[Gap, ...] = ()
+    uncompared: Uncompared = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class TemplateTask:
     stop: int | None = None
     year: int | None = None
     looks: int = LOOKS
-    speaker: re.Pattern[bytes] | None = None
+    forms: SharedForms = NO_FORMS
     windowed: bool = False
 
     @property
@@ -93,14 +98,14 @@ def tables(
     Raises:
         UnreadableInput: the engine is Ray, but it is not installed, or its cluster cannot be reached or cannot run this.
     """
-    speaker = shared_speaker(streams)
-    tasks = [task for index, ref in enumerate(streams) for task in shards(index, ref, year, shard, speaker)]
+    forms = shared_forms(streams)
+    tasks = [task for index, ref in enumerate(streams) for task in shards(index, ref, year, shard, forms)]
     if windowed:
         tasks = [replace(task, windowed=True) for task in tasks]
     here = max(1, min(workers or len(os.sched_getaffinity(0)), len(tasks)))
     total = sum(task.size + EACH for task in tasks)
-    ordered = sorted(tasks, key=lambda task: -task.size)  # so that no worker is left with a large one at the end
-    joining = TableMerge(len(streams))
+    joining = TableMerge(streams, tasks)
+    ordered = joining.in_order(tasks)
     if engine == "ray":
         parts = _by_ray(ordered, workers)
     elif total <= ALONE or here <= 1:
@@ -111,7 +116,7 @@ def tables(
         joining.add(task, table, gaps)
         if tell:
             tell(task.size)
-    return joining.mined(streams)
+    return joining.mined()
 
 
 def mine(task: TemplateTask, *, alone: bool = False) -> Part:
@@ -135,10 +140,11 @@ class Mining:
 
     def __init__(self, task: TemplateTask, *, alone: bool = False) -> None:
         self._task, self._at = task, max(0, task.start - BEFORE)
-        head = _head(task.ref)
-        speaker = _speaker(task.ref, head, task.speaker)
-        own = alone or speaker is not None
-        shapes = ShapeIndex(dated=task.year is not None, speaker=speaker) if own else _shapes(task.year, get_ident())
+        head = head_of(task.ref)
+        speaker = speaker_of(task.ref, head, task.forms)
+        common = not alone and speaker in (None, task.forms.own)
+        dated = task.year is not None
+        shapes = _shapes(speaker, get_ident(), dated=dated) if common else ShapeIndex(dated=dated, speaker=speaker)
         if shapes.looked > LEARNED:
             shapes.clear()
         self._looks = task.looks if alone else min(STRANGE, task.looks)
@@ -182,48 +188,23 @@ class Mining:
         return self._miner.finish(), (*self._gaps, *gaps)
 
 
-@lru_cache(1)
-def _shapes(year: int | None, thread: int) -> ShapeIndex:  # noqa: ARG001 - each has its own
+@lru_cache(2)
+def _shapes(speaker: re.Pattern[bytes] | None, thread: int, *, dated: bool) -> ShapeIndex:  # noqa: ARG001 - each has its own
     """What this thread has learned about lines; the nodes of a job print similar ones."""
-    return ShapeIndex(dated=year is not None)
-
-
-def _head(ref: StreamRef) -> bytes:
-    """Return the first bytes of a stream, by which its forms are judged."""
-    head = b""
-    for block in StreamReader(ref, block=HEAD):
-        head += block
-        if len(head) >= HEAD:
-            break
-    return head
-
-
-def shared_speaker(streams: Sequence[StreamRef]) -> re.Pattern[bytes] | None:
-    """How the lines of several logs name their ranks, if each holds some of a job's: one alone shows it only of the first ones."""
-    mixed = [ref for ref in streams if ref.group == "logs" and ref.kind == "job" and ref.resource.rank is None]
-    return shared_prefix_of([_head(ref) for ref in mixed]) if 1 < len(mixed) <= MOST_MIXED else None
-
-
-def _speaker(ref: StreamRef, head: bytes, shared: re.Pattern[bytes] | None) -> re.Pattern[bytes] | None:
-    """Return how the lines of a stream name its ranks, or its one rank, if in a form of their own."""
-    if ref.kind == "kernel" and ref.resource.rank is None:  # a journal may be that of the job's units
-        return rank_prefix_of(head)
-    if ref.kind != "job":
-        return None
-    return (shared or rank_prefix_of(head)) if ref.resource.rank is None else own_prefix_of(head, ref.resource.rank)
+    return ShapeIndex(dated=dated, speaker=speaker)
 
 
 def shards(
-    index: int, ref: StreamRef, year: int | None, shard: int, speaker: re.Pattern[bytes] | None = None
+    index: int, ref: StreamRef, year: int | None, shard: int, forms: SharedForms = NO_FORMS
 ) -> list[TemplateTask]:
     """Cut a stream into tasks; a compressed one, or one that a terminal wrapped, is a single task."""
     size = ref.size or 0
-    if size <= shard + shard // 2 or not is_plain(ref) or width_of(_head(ref)) is not None:
-        return [TemplateTask(index, ref, 0, None, year, LOOKS, speaker)]
+    if size <= shard + shard // 2 or not is_plain(ref) or width_of(head_of(ref)) is not None:
+        return [TemplateTask(index, ref, 0, None, year, LOOKS, forms)]
     cuts = list(range(0, size - shard // 2, shard))
     looks = max(LOOKS // len(cuts), FEWEST_LOOKS)
     return [
-        TemplateTask(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year, looks, speaker)
+        TemplateTask(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year, looks, forms)
         for i, cut in enumerate(cuts)
     ]
 
@@ -232,23 +213,53 @@ _work = mine  # how a worker runs a task
 
 
 class TableMerge:
-    """The tables so far, one per stream, so that memory does not grow with the number of shards."""
+    """The tables so far: one per stream, and of very many streams those that are compared, so that memory is bounded."""
 
-    def __init__(self, streams: int) -> None:
-        self._tables: list[TemplateTable | None] = [None] * streams
+    def __init__(self, streams: Sequence[StreamRef], tasks: Sequence[TemplateTask]) -> None:
+        self._streams = streams
+        self._parts: dict[int, TemplateTable] = {}
+        self._left = Counter(task.index for task in tasks)
+        self._chosen = Representatives(sorted(self._left))
+        self._stubs: dict[int, TemplateTable] = {}
         self._gaps: set[Gap] = set()
+
+    def in_order(self, tasks: Sequence[TemplateTask]) -> list[TemplateTask]:
+        """The tasks in the order in which to run them: logs that stand for the others first, large ones before small ones.
+
+        So no worker is left with a large one at the end.
+        """
+        first = self._chosen.standing or frozenset()
+        return sorted(tasks, key=lambda task: (task.index not in first, -task.size))
 
     def add(self, task: TemplateTask, table: TemplateTable, gaps: Iterable[Gap]) -> None:
         """Merge the table of a part."""
-        other = self._tables[task.index]
-        self._tables[task.index] = table if other is None else merge(other, table)
+        other = self._parts.pop(task.index, None)
+        table = table if other is None else merge(other, table)
         self._gaps.update(gaps)
+        self._left[task.index] -= 1
+        if self._left[task.index]:
+            self._parts[task.index] = table
+            return
+        if table.unlike:
+            self._gaps.add(_only_counted(table))
+        self._stubs[task.index] = stub_of(table)
+        self._chosen.take(task.index, table)
 
-    def mined(self, streams: Sequence[StreamRef]) -> MinedTables:
+    def mined(self) -> MinedTables:
         """Return the merged result."""
-        found = tuple(table or TemplateTable(ref) for ref, table in zip(streams, self._tables, strict=True))
-        gaps = self._gaps.union(_only_counted(table) for table in found if table.unlike)
-        return MinedTables(found, tuple(sorted(gaps, key=lambda gap: (gap.source, gap.code, gap.reason))))
+        kept = self._chosen.kept()
+        found = tuple(
+            kept.get(index) or self._stubs.get(index) or TemplateTable(ref) for index, ref in enumerate(self._streams)
+        )
+        apart = frozenset(self._streams[index].uri for index in self._stubs if index not in kept)
+        gaps = {*self._gaps, *([_not_compared(len(self._stubs), len(kept))] if apart else ())}
+        ordered = tuple(sorted(gaps, key=lambda gap: (gap.source, gap.code, gap.reason)))
+        return MinedTables(found, ordered, Uncompared(apart, self._chosen.elsewhere()) if apart else NONE)
+
+
+def _not_compared(logs: int, kept: int) -> Gap:
+    reason = f"of {logs:,} logs {kept} were compared in full: some that stand for all, and those most unlike them"
+    return Gap("not_compared", "logs", reason)
 
 
 def _only_counted(table: TemplateTable) -> Gap:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from kb.anomalies.core.own_ranks import of_job, with_own_ranks
+from kb.anomalies.core.representatives import NONE, Uncompared
 from kb.anomalies.core.run import (
     RANK,
     LineRef,
@@ -54,16 +55,20 @@ def build_run(
     job: Job | None = None,
     *,
     state: str | None = None,
+    uncompared: Uncompared = NONE,
 ) -> RunProfile:
     """A run built from its streams' tables, the scanner's summaries of the same streams (by `uri`), and what is known of the job.
 
-    `state`: the scheduler's word for its end, if the caller knows better than the job.
+    `state`: the scheduler's word for its end, if the caller knows better than the job. `uncompared`: logs that are no part of the run.
     """
     growing: dict[str, _EventBuilder] = {}
     voices = []
     tables = [with_own_ranks(table, job.world_size if job else None) for table in tables]
     tables = [of_job(table, job.world_size if job else None) for table in tables]
     tables = by_number(tables, job.world_size if job else None)
+    nodes = _compared_nodes(job, tables, uncompared)
+    tables = [table for table in tables if table.ref.uri not in uncompared.uris]
+    summaries = [item for item in summaries if item.ref.uri not in uncompared.uris]
     shared = ranks_apart(tables, job.world_size if job else None)
     tables = by_file(tables)
     refs = {table.ref.uri: table.ref for table in tables}
@@ -88,14 +93,16 @@ def build_run(
                 node: NodeEvent(item.counts[node], _few(item.spots[node]), item.voices[node])
                 for node in sorted(item.counts)
             },
+            uncompared.templates.get(name, 0),
         )
         for name, item in growing.items()
+        if len(item.counts) > 1 or name not in uncompared.templates  # what others print as well is nobody's own
     }
     job = job or Job()
     printed = printed_settings(events.values())
     return RunProfile(
         events,
-        tuple(sorted(job.nodes)),
+        nodes,
         beats(summaries, shared),
         _turns(summaries),
         tuple(voices),
@@ -107,6 +114,13 @@ def build_run(
         _stacks(summaries, shared),
         losses(summaries, shared),
     )
+
+
+def _compared_nodes(job: Job | None, tables: Sequence[TemplateTable], uncompared: Uncompared) -> tuple[str, ...]:
+    """The nodes of the job without those all of whose logs are not compared."""
+    apart = {table.ref.resource.node for table in tables if table.ref.uri in uncompared.uris}
+    own = {table.ref.resource.node for table in tables if table.ref.uri not in uncompared.uris}
+    return tuple(sorted(set(job.nodes if job else ()) - (apart - own)))
 
 
 def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) -> Sequence[TemplateTable]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, zip_longest
 from statistics import median
@@ -186,9 +186,47 @@ def _counts_locally(lines: Sequence[bytes]) -> bool:
 
 def own_prefix_of(head: bytes, rank: int) -> re.Pattern[bytes] | None:
     """The form of a prefix before the lines of a single rank, as `rank_prefix_of`; None if none names it, or all that do are known."""
-    lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
-    found: dict[Form, set[bytes]] = defaultdict(set)
-    count: Counter[Form] = Counter()
+    lines = _own_lines(head)
+    enough = max(FEWEST_OWN, COVERED * len(lines))
+    fitting = [
+        form
+        for form, kinds in _own_forms(lines, rank).items()
+        if kinds.total() >= enough and len(kinds) >= KINDS_IN_TURN
+    ]
+    best = min(fitting, key=lambda form: (len(form[0]), form), default=None)
+    return None if best is None else _with_name(_compiled(best), lines)
+
+
+def shared_own_prefix_of(heads: Sequence[tuple[bytes, int]]) -> re.Pattern[bytes] | None:
+    """The form of a prefix with which each of several logs of one rank names its own, as `own_prefix_of`.
+
+    A number that is each log's own rank is no chance, so fewer kinds of lines are needed than in one log.
+    """
+    found: dict[Form, Counter[bytes]] = defaultdict(Counter)
+    ranks: dict[Form, set[int]] = defaultdict(set)
+    every = [(_own_lines(head), rank) for head, rank in heads]
+    for lines, rank in every:
+        for form, kinds in _own_forms(lines, rank).items():
+            if kinds.total() >= COVERED * len(lines):
+                found[form] += kinds
+                ranks[form].add(rank)
+    half = max(2, len({rank for _, rank in every}) / 2)
+    fitting = [
+        form
+        for form, kinds in found.items()
+        if len(ranks[form]) >= half and kinds.total() >= FEWEST_OWN and len(kinds) >= KINDS
+    ]
+    best = min(fitting, key=lambda form: (len(form[0]), form), default=None)
+    return None if best is None else _with_name(_compiled(best), [line for lines, _ in every for line in lines])
+
+
+def _own_lines(head: bytes) -> list[bytes]:
+    return [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
+
+
+def _own_forms(lines: Sequence[bytes], rank: int) -> Mapping[Form, Counter[bytes]]:
+    """By the form of a prefix that names the rank the kinds of lines behind it, with their number."""
+    found: dict[Form, Counter[bytes]] = defaultdict(Counter)
     digits = b"%d" % rank
     for line in lines:
         if digits not in line[:PREFIX]:
@@ -196,15 +234,8 @@ def own_prefix_of(head: bytes, rank: int) -> re.Pattern[bytes] | None:
         known = peel(line).end
         for form, value, _, rest in _numbers(line):
             if value == rank and len(line) - len(rest) > known and not rest.startswith(b":"):
-                count[form] += 1
-                found[form].add(b" ".join(_LETTERS.findall(rest)[:6]))
-    fitting = [
-        form
-        for form, kinds in found.items()
-        if count[form] >= max(FEWEST_OWN, COVERED * len(lines)) and len(kinds) >= KINDS_IN_TURN
-    ]
-    best = min(fitting, key=lambda form: (len(form[0]), form), default=None)
-    return None if best is None else _with_name(_compiled(best), lines)
+                found[form][b" ".join(_LETTERS.findall(rest)[:6])] += 1
+    return found
 
 
 def _key_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[bytes] | None:

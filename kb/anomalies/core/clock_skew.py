@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from operator import is_
 from statistics import median
 
-from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, StepLine
+from kb.anomalies.core.run import LineRef, NodeEvent, RunProfile, StepLine
 
 FEWEST = 4  # events that nodes must share, each with its first and last line
 SMALLEST = 30.0  # seconds; smaller differences are due to the nodes' work, not their clocks
@@ -83,7 +83,7 @@ def _moved(run: RunProfile, spot: Callable[[LineRef], LineRef]) -> RunProfile:
         return step_line if moved is step_line.spot else replace(step_line, spot=moved)
 
     events = {
-        name: RunEvent(event.id, event.text, event.level, {unit: node(seen) for unit, seen in event.nodes.items()})
+        name: replace(event, nodes={unit: node(seen) for unit, seen in event.nodes.items()})
         for name, event in run.events.items()
     }
     return replace(

@@ -91,7 +91,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _dissent(lines: Sequence[LineRef], ranks: Sequence[str], *, usual: bool, compared: bool) -> Dissent | None:
-    told = [(spot, _values(spot)) for spot in lines]
+    told = [(spot, values_of(spot.text)) for spot in lines]
     width = Counter(len(values) for _, values in told).most_common(1)[0][0]
     of_rank: dict[str, list[_Line]] = {rank: [] for rank in ranks}
     for spot, values in told:
@@ -154,8 +154,9 @@ def _apart(row: Mapping[str, tuple[LineRef, str]]) -> Dissent | None:
     return Dissent(node, own, usual, row[node][0])
 
 
-def _values(spot: LineRef) -> list[str]:
-    return _VALUE.findall(STAMPS.sub(" ", spot.text))[:MOST_VALUES]
+def values_of(line: str) -> list[str]:
+    """The first numbers and hexadecimal values of a line in order, without times, addresses and process ids."""
+    return _VALUE.findall(STAMPS.sub(" ", line))[:MOST_VALUES]
 
 
 def _rises(values: Sequence[str]) -> bool:

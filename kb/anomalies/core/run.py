@@ -46,12 +46,16 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """A template of log lines. `text` has `<*>` for what varies; `level` is as written in the line, in lower case."""
+    """A template of log lines. `text` has `<*>` for what varies; `level` is as written in the line, in lower case.
+
+    `elsewhere`: how many logs that are not compared, because there are too many, have it as well.
+    """
 
     id: str
     text: str
     level: str | None
     nodes: Mapping[str, NodeEvent]
+    elsewhere: int = 0
 
     @property
     def count(self) -> int:

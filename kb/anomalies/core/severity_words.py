@@ -51,7 +51,7 @@ _CONSEQUENCE = lazy_compile(
     r"|terminate called (?:after throwing|without an active)|one or more process\w* .{0,40}terminated with|^job (?:has )?failed\W*$|\bcollectives? (?:was |were )?aborted|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
     r"|primary job +terminated|job to be terminated|first process to do so|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating)"
     r"|signalexception|keyboardinterrupt|processraisedexception|waiting for unfinished jobs|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
-    r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|(?-i:\bFAILED)$|^terminated$"
+    r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|(?-i:\bFAILED)$|^(?:terminated|aborted|exiting|shutting down)\W*$"
     r"|heartbeat ?monitor|flight recorder|nccl work|aborting|worknccl|raytaskerror\(|coordination[_ ]service|preemption_sync|tcpstore|diststore|clients joined|waitforinput|recvvalue|sendbytes|failed to recv|cancelled (?:at|by)|slurmstepd"
     r"|socket closed|error received from peer|terminated with the following error"
     r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"

@@ -13,12 +13,15 @@ from kb.anomalies.events.features import MeasuredEvent
 from kb.anomalies.events.model import EventModel, event_probabilities
 from kb.anomalies.events.structure import corrected_scores
 from kb.anomalies.nodes.members import of_launchers
+from kb.anomalies.runs.baseline_diff import NEW
 from kb.anomalies.time.change_step import StepChange, StepCourse
 from kb.anomalies.time.run_end import RunEnding
 
 TOLD = 0.36  # a probability from which on an event is reported: about half of the F1 reached, where the sum of both errors is smallest
 ALONE = 0.2  # of the likeliest, if none is reported
 MOST = 8
+MOST_EARLIER = 2  # lines that lead up to another
+_COMPONENT = re.compile(r"[A-Za-z][\w./-]{2,60}: ")  # what names itself at the start of its lines
 _NAME = re.compile(
     r"(?<![\w.-])[A-Za-z]+(?:[-.][A-Za-z]*[\w<*>]+)+(?![\w.-])"
 )  # of a host, and other names that are made of parts
@@ -81,7 +84,9 @@ def _weighed(
     why = [measured_event.why] if measured_event.why else []
     those = {kinds[unit] for unit in measured_event.nodes if unit in kinds}
     alike = sum(kind in those for kind in kinds.values())
-    if alike > 2 and len(measured_event.event.nodes) == 1 and those:
+    if measured_event.event.elsewhere:
+        pass  # others print it, too: how many is known, not who
+    elif alike > 2 and len(measured_event.event.nodes) == 1 and those:
         why.append(f"only {next(iter(measured_event.nodes))} printed this")
     elif alike > 2 and len(measured_event.nodes) <= max(1, alike // 8):
         why.append(f"on {len(measured_event.nodes)} of {alike} {' or '.join(f'{kind}s' for kind in sorted(those))}")
@@ -108,7 +113,7 @@ def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
     told = [ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD]
     causes = [item for item in told if not item.consequence or by_signal(item.spot.text)]
     told = causes or told
-    told = _without_copies(_with_first_report(told, weighed))
+    told = _without_copies(_with_lead_up(_with_first_report(told, weighed), weighed))
     return tuple(told) or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)
 
 
@@ -121,6 +126,19 @@ def _with_first_report(told: Sequence[RankedEvent], weighed: Sequence[RankedEven
     return [
         replace(first, score=best.score) if item is best else item for item in told if item is best or not item.launched
     ]
+
+
+def _with_lead_up(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent]) -> list[RankedEvent]:
+    """The events with what the likeliest one's component printed before it, if it is heard on that one node only, and in no good run."""
+    component = _COMPONENT.match(told[0].event.text) if told else None
+    if component is None:
+        return list(told)
+    lines = [item for item in weighed if item.event.text.startswith(component[0])]
+    alone = all(item.nodes == told[0].nodes and item.fresh >= NEW and not item.event.elsewhere for item in lines)
+    if len(told[0].nodes) != 1 or not alone:
+        return list(told)
+    earlier = [item for item in lines if item not in told and item.spot.order < told[0].spot.order]
+    return [*told, *(replace(item, score=TOLD) for item in earlier[:MOST_EARLIER])]
 
 
 def _without_copies(told: Sequence[RankedEvent]) -> list[RankedEvent]:

@@ -6,6 +6,7 @@ import gzip
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 from bot.diagnosis import template_pool
 from bot.diagnosis.template_pool import tables
 from connectors.bundles.streams import discover
+from kb.anomalies.core.representatives import Representatives
 from kb.errors import UnreadableInput
 from kb.templates.table import TemplateTable
 from tests.support.common.template_noise import noise
@@ -47,6 +49,24 @@ def test_several_processes_and_shards_say_what_one_pass_says(streams, monkeypatc
 def _lines(path: Path) -> int:
     data = path.read_bytes()
     return (gzip.decompress(data) if path.suffix == ".gz" else data).count(b"\n")
+
+
+def test_of_very_many_logs_some_are_compared(tmp_path, monkeypatch):
+    """Those that stand for all, and the odd one, whoever mines them; a gap says so, and the others leave no more than their rank."""
+    monkeypatch.setattr(template_pool, "Representatives", partial(Representatives, most=8))
+    for rank in range(40):
+        lines = [f"2026-11-03 04:0{step}:00 INFO train: step {step}" for step in range(6)]
+        odd = ["ERROR ledger: lease 7 was granted twice"] if rank == 13 else []
+        (tmp_path / f"rank-{rank}.log").write_text("\n".join([*lines, *odd, ""]))
+    refs = discover([tmp_path]).streams
+    alone = tables(refs, workers=1)
+    assert len(alone.uncompared.uris) == 32
+    assert not any(uri.endswith("rank-13.log") for uri in alone.uncompared.uris)
+    assert [table.ref.resource.rank for table in alone.tables] == [ref.resource.rank for ref in refs]
+    assert all(bool(table.templates) != (table.ref.uri in alone.uncompared.uris) for table in alone.tables)
+    assert [gap.reason.split(":")[0] for gap in alone.gaps] == ["of 40 logs 8 were compared in full"]
+    monkeypatch.setattr(template_pool, "ALONE", 0)
+    assert tables(refs, workers=2) == alone
 
 
 def test_no_streams_give_no_tables():

@@ -11,7 +11,7 @@ from connectors.bundles.streams import discover
 from kb.anomalies.build_run import build_run
 from kb.model import Job
 from kb.templates.masking import LineKind, fold, shape_of
-from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_prefix_of
+from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_own_prefix_of, shared_prefix_of
 
 TEXTS = (
     "opened part {n} of the corpus",
@@ -225,6 +225,43 @@ def test_the_prefix_of_a_log_of_one_rank_is_learned() -> None:
     assert learned is not None
     shape = shape_of(fold(b"seat 3 @ red :: Traceback (most recent call last):"), speaker=learned)
     assert shape.kind is LineKind.HEAD
+
+
+def logs_of_ranks(form: str, ranks: int = 4, kinds: int = 3) -> list[tuple[bytes, int]]:
+    """A log of each rank with lines of a few kinds, behind a prefix of the given form."""
+    return [
+        (
+            "\n".join([form.format(rank=rank) + TEXTS[n % kinds].format(n=7 * n) for n in range(30)] + [""]).encode(),
+            rank,
+        )
+        for rank in range(ranks)
+    ]
+
+
+def test_the_prefix_of_logs_of_one_rank_each_is_learned_from_all_of_them() -> None:
+    """Three kinds of lines are enough, too few for one log by itself; a number that is the same in all logs is none."""
+    heads = logs_of_ranks("INFO <{rank}> ")
+    assert all(own_prefix_of(head, rank) is None for head, rank in heads)
+    assert shared_own_prefix_of(heads) is not None
+    assert shared_own_prefix_of(logs_of_ranks("INFO <1> ")) is None
+    assert shared_own_prefix_of(logs_of_ranks("INFO <{rank}> ", kinds=2)) is None
+    assert shared_own_prefix_of(logs_of_ranks("")) is None
+    assert shared_own_prefix_of([]) is None
+
+
+def test_all_logs_of_one_rank_each_are_read_in_the_same_form(tmp_path) -> None:
+    """A rank that prints more kinds of lines than the others still shares with them the lines that all print."""
+    for head, rank in logs_of_ranks("2026-03-01 10:00:00 ERROR [rank{rank}] "):
+        more = [
+            f"ERROR [rank{rank}] cold part {n} of pool".replace("part", word)
+            for n, word in enumerate("abcd")
+            if rank == 2
+        ]
+        text = head.decode() + "\n".join([*more, f"2026-03-01 10:00:09 ERROR [rank{rank}] aborted", ""])
+        (tmp_path / f"rank-{rank}.log").write_text(text)
+    run = build_run(tables(discover([tmp_path]).streams, workers=1).tables)
+    told = {event.text: set(event.nodes) for event in run.events.values()}
+    assert told["aborted"] == {f"rank {rank}" for rank in range(4)}
 
 
 def test_time_and_level_of_a_learned_prefix_are_the_lines() -> None:

@@ -52,11 +52,22 @@ def test_an_exception_behind_a_launchers_prefix_is_one() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [":UNKNOWN:Error received from peer {grpc_message: closed}", "-- Process 3 terminated with the following error:"],
+    [
+        ":UNKNOWN:Error received from peer {grpc_message: closed}",
+        "-- Process 3 terminated with the following error:",
+        "aborted",
+        "shutting down ...",
+    ],
 )
 def test_words_on_a_lost_peer_and_on_a_child_are_consequences(text: str) -> None:
     """Another said why."""
     assert is_consequence(text)
+
+
+def test_what_was_aborted_or_shut_down_is_no_bare_end() -> None:
+    """Then the line says more than that its speaker ended."""
+    assert not is_consequence("checkpoint of shard 4 aborted: digest differs")
+    assert not is_consequence("shutting down cache 3, which is full")
 
 
 @pytest.mark.parametrize(

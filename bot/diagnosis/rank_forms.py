@@ -1,0 +1,65 @@
+"""Learns how a job's logs name their ranks, from the first lines of several of them (kb.templates.rank_prefixes)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from connectors.bundles.streams import StreamReader
+from kb.model import StreamRef
+from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_own_prefix_of, shared_prefix_of
+from kb.templates.wrapped_lines import HEAD
+
+MOST_MIXED = 64  # logs of several ranks each whose first lines are examined together
+MOST_OWN = 8  # logs of one rank each, likewise
+
+
+@dataclass(frozen=True, slots=True)
+class SharedForms:
+    """How the lines of a job's logs name their ranks, where several logs show it together.
+
+    `mixed`: in logs of several ranks; `own`: in logs of one rank; `several`: there are some of the latter, so that none learns a form alone.
+    """
+
+    mixed: re.Pattern[bytes] | None = None
+    own: re.Pattern[bytes] | None = None
+    several: bool = False
+
+
+NO_FORMS = SharedForms()
+
+
+def head_of(ref: StreamRef) -> bytes:
+    """Return the first bytes of a stream, by which its forms are judged."""
+    head = b""
+    for block in StreamReader(ref, block=HEAD):
+        head += block
+        if len(head) >= HEAD:
+            break
+    return head
+
+
+def shared_forms(streams: Sequence[StreamRef]) -> SharedForms:
+    """How the lines of several logs name their ranks: one alone shows it only of the first ones, or only if it has lines of many kinds."""
+    logs = [ref for ref in streams if ref.group == "logs" and ref.kind == "job"]
+    mixed = [ref for ref in logs if ref.resource.rank is None]
+    own = [(ref, rank) for ref in logs if (rank := ref.resource.rank) is not None]
+    several = len({rank for _, rank in own}) > 1
+    some = own[:: -(-len(own) // MOST_OWN)] if several else []
+    return SharedForms(
+        shared_prefix_of([head_of(ref) for ref in mixed]) if 1 < len(mixed) <= MOST_MIXED else None,
+        shared_own_prefix_of([(head_of(ref), rank) for ref, rank in some]),
+        several,
+    )
+
+
+def speaker_of(ref: StreamRef, head: bytes, forms: SharedForms) -> re.Pattern[bytes] | None:
+    """Return how the lines of a stream name its ranks, or its one rank, if in a form of their own."""
+    if ref.kind == "kernel" and ref.resource.rank is None:  # a journal may be that of the job's units
+        return rank_prefix_of(head)
+    if ref.kind != "job":
+        return None
+    if ref.resource.rank is None:
+        return forms.mixed or rank_prefix_of(head)
+    return forms.own if forms.several else own_prefix_of(head, ref.resource.rank)
