@@ -36,15 +36,24 @@ class Survival:
     ) -> None:
         self._run, self._compared, self._ending, self._times, self._nodes = run, compared, ending, times, nodes
         self._beats = self._step_places()
+        lasts = [voice.last for voice in run.voices if voice.last is not None]
+        self._ends: Mapping[_Speaker, int] = {
+            (spot.source, spot.rank): spot.offset for spot in lasts if spot.rank is not None
+        }
         self.routine, self._own_routine = self._last_routine()
         self._words = self._by_speaker()
         self._losses, self._chains = self._lost_peers()
         self._others_did_not = self._has_last()
 
     def most_went_on(self, where: Mapping[str, NodeEvent]) -> bool:
-        """Whether most speakers of an exception continued after it."""
+        """Whether most speakers of an exception continued after it, and no rank's log ends with it: what one survived may end another."""
         spots = [spot for seen in where.values() for spot in seen.spots]
-        return sum(self.went_on(spot, self.time(spot)) for spot in spots) * 2 >= len(spots)
+        went_on = [self.went_on(spot, self.time(spot)) for spot in spots]
+        ended = any(
+            not survived and self._ends.get((spot.source, spot.rank)) == spot.offset
+            for spot, survived in zip(spots, went_on, strict=True)
+        )
+        return sum(went_on) * 2 >= len(spots) and not ended
 
     def all_went_on(self, where: Mapping[str, NodeEvent]) -> bool:
         """Whether each rank that wrote an event wrote something usual after it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
 from kb.anomalies.events.survival import Survival
 from kb.anomalies.time.run_end import LineTimes, RunEnding
 
@@ -41,3 +41,22 @@ def test_a_rank_that_loses_a_peer_later_was_alive() -> None:
     assert not survives((LOST, 200, 7.0))
     assert not survives((LOST, 200, 7.0), (CHAINED, 100, 5.0), ended)
     assert not survives((LOST, 20, 2.0), ended)
+
+
+def test_what_one_rank_survived_may_end_another() -> None:
+    """Its log ends with it, while the other's continues as before."""
+
+    def line(text: str, at: int, rank: int) -> LineRef:
+        return LineRef(f"{rank}.log", at, text, None, at / 10, f"rank {rank}", rank)
+
+    raised = {f"rank {rank}": NodeEvent(1, (line(RAISED, 50, rank),)) for rank in (0, 1)}
+    usual = [line("buffer <*> recycled", at, 0) for at in (10, 90)]
+    events = {
+        RAISED: RunEvent(RAISED, RAISED, None, raised),
+        "usual": RunEvent("usual", "buffer <*> recycled", None, {"rank 0": NodeEvent(2, tuple(usual))}),
+    }
+    for last, caught in ((line(RAISED, 50, 1), False), (line("worker <*> left", 70, 1), True)):
+        voices = (RunSource("0.log", "rank 0", 0, 3, usual[-1]), RunSource("1.log", "rank 1", 1, 1, last))
+        run = RunProfile(events, voices=voices)
+        look = Survival(run, {}, RunEnding(None, 0.0, 9.0, 1.0, crashed=True, well=False), LineTimes(run, {}), 2)
+        assert look.most_went_on(raised) == caught
