@@ -16,7 +16,7 @@ LOGS, MOST = 80, 16
 def table(rank: int, *more: str, digest: str = "3fa9", steps: int = 6) -> TemplateTable:
     """The table of a rank's log, which says what all others say, and some lines more."""
     lines = [f"2026-11-03 04:0{step}:00 INFO train: step {step}, digest {digest}" for step in range(steps)]
-    miner = Miner(StreamRef(f"rank-{rank:03}.log", Resource(rank=rank), "logs"))
+    miner = Miner(StreamRef(f"rank-{rank:03}.log", Resource(rank=rank)))
     miner.feed("\n".join([f"seat {rank}", *lines, *more, ""]).encode())
     return miner.finish()
 
