@@ -26,7 +26,7 @@ from bot.cli.digest import digest_zone
 from bot.digest.phrases import zone_named
 from bot.incidents.ledger import Ledger
 from bot.pages.digests import ComputedDigests, DigestPages
-from bot.pages.routes import pages
+from bot.pages.routes import not_found, pages
 from bot.pages.signed_links import PageLinks
 from bot.rulebase.loader import Knowledge, knowledge
 from bot.runtime.paths import database_url
@@ -74,6 +74,7 @@ def served(port: int, tenant: str) -> Iterator[str]:
         web = Flask("bot.cli.pages", static_folder=None)
         known = knowledge()
         web.register_blueprint(pages(ledger, known, links, digests=_digests(ledger, known, tenant)))
+        web.register_error_handler(404, not_found)
         sockets: dict[int, Any] = {}
         server = create_server(web, map=sockets, sockets=[listener], threads=THREADS, ident=None)
         over = threading.Event()

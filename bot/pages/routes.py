@@ -25,6 +25,7 @@ from bot.retention.evidence import evidence
 from bot.rulebase.loader import Knowledge
 from kb.errors import SignalboxError
 
+_HEADINGS = {403: "This link is not valid", 404: "Not found", 410: "This link has expired"}
 HEADERS = {
     "Content-Security-Policy": policy(),
     "X-Content-Type-Options": "nosniff",
@@ -163,8 +164,13 @@ def _incident(
     )
 
 
+def not_found(_error: object) -> Response:
+    """Answer a request for an address that has no page, as `Flask.register_error_handler` asks for it."""
+    return _refused(404, "this address has no page")
+
+
 def _refused(status: int, why: str) -> Response:
-    return _html(status, render("refused.html", why=why))
+    return _html(status, render("refused.html", heading=_HEADINGS[status], why=why))
 
 
 def _html(status: int, text: str) -> Response:

@@ -146,7 +146,7 @@ def read(secret: str, token: str, now: float) -> LinkGrant:
         LinkRefused: nothing: it is not ours, was changed, or its time is over.
     """
     if len(token) > LONGEST:
-        raise LinkRefused("this link is not from Signalbox")
+        raise LinkRefused("it is not from Signalbox")
     try:
         told: Any = _signer(secret).loads(token)
         tenant, incident, until, *more = told
@@ -154,11 +154,9 @@ def read(secret: str, token: str, now: float) -> LinkGrant:
         week, private_to, listed = (*(str(item) for item in more[:3]), "", "", "")[:3]
         allowed = LinkGrant(str(tenant), number, int(until), week or None, private_to or None, listed == "listed")
     except (BadData, ValueError, TypeError) as error:
-        raise LinkRefused("this link is not valid: it was changed, or is not from Signalbox") from error
+        raise LinkRefused("it was changed, or is not from Signalbox") from error
     if now > allowed.until:
-        raise LinkRefused(
-            "this link has expired; diagnose the job again, or open the link of a newer message", expired=True
-        )
+        raise LinkRefused("diagnose the job again, or open the link of a newer message", expired=True)
     return allowed
 
 

@@ -16,7 +16,7 @@ from kb.collectives.trace import ABSENT, DONE, STARTED, GroupLane, Members, Ring
 from kb.report import short_ranges
 
 GROUPS = 4  # drawn, the ones that the verdict lists first
-NUMBERS = 10  # columns: the disputed number, two behind it, and those before it
+NUMBERS = 8  # columns, which fit on a page: the disputed number, two behind it, and those before it
 BEHIND = 2
 ROWS = 12  # ranks that stand at the same place share a row
 _RANKS = 100_000  # of a group whose members are looked through

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from bot.render.text_format import many
+from kb.report import ranges
 from kb.timeline.picture import Mark, Timeline, TimelineRow
 
 MOST_ALT = 2000  # characters; Slack's limit
+MOST_SENTENCES = 6  # about rows that stand out
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
@@ -54,7 +58,7 @@ def alt_text(made: Timeline) -> str:
     parts = [f"{made.finding}."]
     if made.start is not None and made.end is not None:
         parts.append(f"Log activity of {_kinds(made)}, {span(made)}.")
-    parts += [_row_words(row) for row in made.standing_out[:6]]
+    parts += _rows_words(made.standing_out)
     if made.marks:
         parts.append(_begun(", ".join(named(mark) for mark in made.marks)) + ".")
     parts += [f"{_begun(note)}." for note in (made.folded, *made.notes) if note]
@@ -74,10 +78,29 @@ def _begun(sentence: str) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
+def _rows_words(rows: Iterable[TimelineRow]) -> list[str]:
+    """Return a sentence for each row that stands out; for ranks of one node of which the same is to be said, one for all of them."""
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in rows:
+        alike[row.node if row.node != row.label else "", _row_words(row)].append(row.label)
+    return [
+        f"{_labels(labels)}{f' ({node})' if node else ''}: {words}."
+        for (node, words), labels in list(alike.items())[:MOST_SENTENCES]
+    ]
+
+
+def _labels(labels: Sequence[str]) -> str:
+    """Return the labels of rows in words: "ranks 48-55" where all are single ranks."""
+    numbers = [label.removeprefix("rank ") for label in labels]
+    if len(labels) > 1 and all(number.isdecimal() for number in numbers):
+        return f"ranks {ranges(int(number) for number in numbers)}"
+    return ", ".join(labels)
+
+
 def _row_words(row: TimelineRow) -> str:
     parts = [row.why]
     parts += [f"last line {clock(row.last)}"] if row.last is not None else []
     parts += [f"step {row.step:,}"] if row.step is not None else []
     if row.error is not None:
         parts.append(f"first error {'' if row.error.time is None else clock(row.error.time) + ' '}{row.error.what}")
-    return f"{row.label}{f' ({row.node})' if row.node and row.node != row.label else ''}: {', '.join(parts)}."
+    return ", ".join(parts)

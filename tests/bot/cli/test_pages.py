@@ -35,11 +35,13 @@ def test_the_link_opens_the_overview_and_nothing_else_does():
     with served(0, "default") as address:
         page, home = httpx.get(address, timeout=60), httpx.get(str(httpx.URL(address).copy_with(path="/")), timeout=60)
         forged = httpx.get(f"{address}x", timeout=60)
+        nowhere = httpx.get(str(httpx.URL(address).copy_with(path="/nowhere")), timeout=60)
 
     assert urlsplit(address).hostname == "127.0.0.1"
     assert (page.status_code, "llm-70b" in page.text) == (200, True)
     assert (home.status_code, "signalbox pages" in home.text, "llm-70b" in home.text) == (200, True, False)
-    assert forged.status_code == 403
+    assert (forged.status_code, forged.text.count("This link is not valid")) == (403, 2)  # title and heading
+    assert (nowhere.status_code, "This address has no page" in nowhere.text) == (404, True)
 
 
 def test_the_digest_of_the_last_week_is_a_page(known):

@@ -145,7 +145,7 @@ def test_no_mask_changes_the_policy(monkeypatch):
     monkeypatch.setattr(templates, "redact_once", lambda value: "*" * len(value))
     templates._environment.cache_clear()
     try:
-        page = templates.render("refused.html", why="it is old")
+        page = templates.render("refused.html", heading="This link has expired", why="it is old")
     finally:
         templates._environment.cache_clear()
     assert escape(templates.policy(framed=True)) in page

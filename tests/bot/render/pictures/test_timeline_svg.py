@@ -121,6 +121,14 @@ def test_the_words_tell_the_finding_and_its_numbers():
     assert "to 12:04:00. " in alt_text(replace(made, zone="unknown"))
 
 
+def test_ranks_of_which_the_same_is_to_be_said_share_a_sentence():
+    """Eight ranks of a lost node are one sentence, not six of eight; one that ended elsewhere has its own."""
+    lost = [row(f"rank {number}", 100, why="suspect", node="gpu-6") for number in range(48, 56)]
+    told = alt_text(picture(*lost, row("rank 7", 120, why="suspect", node="gpu-6")))
+    assert "ranks 48-55 (gpu-6): suspect, last line 12:01:40" in told
+    assert told.count("suspect") == 2
+
+
 @pytest.mark.parametrize("span", [1.0, 60.0, 3600.0, 86400.0, 40 * 86400.0])
 def test_ticks_are_few_and_round(span):
     """At most eight, inside the span."""
