@@ -116,10 +116,10 @@ def collect(
     bundle.close()
     bundle.finish(located.record, window, now, run.words, gaps)
     if not bundle.written:
-        message = "; ".join(f"{name}: {words}" for name, words in run.words.items()) or "no connector holds evidence"
+        message = "; ".join(f"{name} ({words.removeprefix('nothing: ')})" for name, words in run.words.items())
         shutil.rmtree(folder, ignore_errors=True)
         raise NothingCollected(
-            f"nothing could be collected for {located.record.job.id or located.record.job.name}: {message}"
+            f"no source returned data of job {located.record.job.id or located.record.job.name}: {message or 'no connector holds evidence'}"
         )
     return CollectedBundle(folder, dict(run.words))
 

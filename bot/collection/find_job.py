@@ -152,7 +152,7 @@ def side_by_side(
             deadline, longer = longer(), None
             continue
         found[index] = result
-    late = SourceFailed("timeout", "it had not responded before the deadline for collecting")
+    late = SourceFailed("timeout", "it did not respond before the deadline")
     return [found.get(index, late) for index in range(len(tasks))]
 
 

@@ -96,7 +96,7 @@ def gpu_hours(item: Sum) -> str:
     if not item.of:
         return "0 GPU-hours"
     if not item.n:
-        return f"an unknown number of GPU-hours (n = 0 of {item.of})"
+        return "an unknown number of GPU-hours"
     if item.n < item.of:
         return f"at least {hours(item.value)} GPU-hours (n = {item.n} of {item.of})"
     return f"{hours(item.value)} GPU-hours"

@@ -27,7 +27,7 @@ from bot.store.tables import PostingRow
 
 LEASE = timedelta(seconds=60)  # a sender that is silent for this long is considered dead
 MESSAGE_LEASE = timedelta(seconds=25)  # the same for a message, which takes at most two calls of ten seconds
-_LASTING = ("nowhere",)
+_LASTING = ("nowhere", "job")
 PROGRESS = timedelta(seconds=3)  # minimum time between two progress edits
 
 

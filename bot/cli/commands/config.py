@@ -41,6 +41,7 @@ def check(
         (cluster, item.name, item.type, result)
         for cluster, item, result in try_all(known.clusters, Deadline.within(seconds))
     ]
+    connectors = tuple(found)
     if known.serve.slack is not None:
         from bot.slack.service import check as try_slack
 
@@ -51,7 +52,7 @@ def check(
     found += _rotas(known)
     found += _rules(known)
     if not as_json:
-        say(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
+        say(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(connectors, 'connector')}")
     for cluster, name, kind, result in found:
         if as_json:
             import msgspec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from bot.config.settings import Config
@@ -45,9 +45,9 @@ class ListComposer:
     def handover(self, tenant: str, seconds: float) -> Message:
         """Return the handover for the next shift."""
         now = datetime.fromtimestamp(self.now(), UTC)
-        return messages_handover.message_of(
-            handover(self.ledger.database, tenant, now - timedelta(seconds=seconds), now)
-        )
+        found = handover(self.ledger.database, tenant, now - timedelta(seconds=seconds), now)
+        closed = tuple(replace(line, told=self.cards.title(line.told)) for line in found.closed.lines)
+        return messages_handover.message_of(replace(found, closed=replace(found.closed, lines=closed)))
 
     def incidents(
         self, tenant: str, viewer: Viewer, *, limit: int, skip: int = 0, to_do: bool = False

@@ -327,7 +327,7 @@ def error_view(title: str, problem: str, error: str = "") -> Json:
     """Return a view that shows an error. `error`: the id of the log entry."""
     blocks = [
         section(text_format.cut(problem, 1000)),
-        *([note(f"Error {error}. See the Signalbox log.")] if error else []),
+        *([note(f"For details, search for “error {error}” in the log of the service.")] if error else []),
     ]
     return modal("failed", title, blocks, "")
 

@@ -110,8 +110,11 @@ def _nodes(digest: Digest) -> list[Json]:
 def _answer_record(digest: Digest) -> str:
     """Return the accuracy of Signalbox in one line."""
     long = digest.long_record
+    closed = f"not closed {digest.open_all}, {digest.open_week} of them from {digest.week}"
+    if not any(item.n for item in (long.top1, long.top3, phrases.unknown_of(digest))):
+        return f"Accuracy over {long.weeks} weeks: no feedback yet{f'; {closed}' if digest.open_all else ''}"
     return (
         f"Accuracy over {long.weeks} weeks: top answer correct {phrases.share(long.top1)}; "
         f"in the top three {phrases.share(long.top3)}; no cause named in {phrases.share(phrases.unknown_of(digest))}; "
-        f"not closed {digest.open_all}, {digest.open_week} of them from {digest.week}"
+        f"{closed}"
     )

@@ -21,8 +21,10 @@ def message_of(found: Handover) -> Message:
     """Return the message, within the limits of Slack."""
     hours = (found.until - found.since).total_seconds() / 3600.0
     head = f"Handover, last {hours:g} h"
-    nothing = "nothing" if not found.open.count else many(found.open.count, "incident")
-    short = f"{nothing} open, {many(len(found.barred) + found.more_barred, 'node')} excluded, {found.new.count} new, {found.closed.count} closed"
+    open_ = many(found.open.count, "open incident") if found.open.count else "No open incidents"
+    nodes = len(found.barred) + found.more_barred
+    barred = many(nodes, "excluded node") if nodes else "no excluded nodes"
+    short = f"{open_}, {barred}, {found.new.count} new, {found.closed.count} closed"
     blocks = [
         header(head),
         *rich(paragraph(words(short, bold=True))),

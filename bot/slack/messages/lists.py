@@ -161,7 +161,9 @@ def config(clusters: Sequence[ClusterState]) -> Message:
         paragraph(words("No cluster that you have access to is configured."))
     )
     rest = len(clusters) - PAGE
-    blocks.append(note(f"… {rest} more clusters" if rest > 0 else "", "for details, run `signalbox config check`"))
+    blocks.append(
+        note(f"… {rest} more clusters" if rest > 0 else "", "To test all of them, run `signalbox config check`")
+    )
     return fit(
         Message(
             escaped("Clusters: " + joined(cluster_state.name for cluster_state in clusters[:PAGE]), _FALLBACK),

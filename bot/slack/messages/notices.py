@@ -118,7 +118,7 @@ def lost_worker(tries: int, silent: bool) -> str:
 
 
 def _logged(error: str) -> str:
-    return f"{error[:1].upper()}{error[1:]}. See the Signalbox log." if error else ""
+    return f"For details, search for “{error}” in the log of the service." if error else ""
 
 
 def not_collected(job: str, why: str, error: str, handle: str, gaps: Sequence[Gap] = ()) -> Message:
@@ -127,7 +127,7 @@ def not_collected(job: str, why: str, error: str, handle: str, gaps: Sequence[Ga
     blocks = [
         header(head),
         *rich(
-            paragraph(words(why, _SENTENCE, bold=True)),
+            paragraph(words(f"{why[:1].upper()}{why[1:]}", _SENTENCE, bold=True)),
             bullets(listed(phrases.folded(gaps, sources=1), _GAPS), _SENTENCE),
         ),
         *([note(where)] if (where := _logged(error)) else []),

@@ -404,6 +404,17 @@ def test_nothing_failed(play):
     assert play.workspace.files == []
 
 
+def test_a_job_without_any_data_is_named(play):
+    """The message names the job, says what each source returned, and what to search for in the log."""
+    (play.runs / "void").mkdir()
+    (play.runs / "void" / "job.yaml").write_text("id: '7'\nname: void\n")
+    play.diagnose("void")
+    told = text_of(only(play.answers()))
+    assert "void: no data could be collected" in told
+    assert "No source returned data of job 7: recorded (nothing)" in told
+    assert "search for “work 1” in the log" in told
+
+
 def test_where_the_bot_is_not_the_answer_goes_to_who_asked(play):
     """In a channel that the bot was not invited to."""
     play.workspace.add_channel(OTHER, "second", [ADA], app=False)

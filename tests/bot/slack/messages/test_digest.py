@@ -49,4 +49,6 @@ def test_a_week_without_failures_says_so(tmp_path, known, monkeypatch):
         tick(play.ledger.database, play.config, play.known.rulebook.faults, monday(), "one")
         play.senders[0].clock = monday
         play.send()
-        assert "no failure" in only(play.answers()).text.lower()
+        posted = only(play.answers())
+        assert "no failure" in posted.text.lower()
+        assert 'Accuracy over 8 weeks: no feedback yet"' in text_of(posted)

@@ -38,7 +38,7 @@ def test_a_quiet_shift_is_short():
     """The headline, what there is none of, and where longer lists are."""
     assert read(message_of(QUIET).blocks) == (
         "# Handover, last 12 h\n"
-        "*nothing open, 0 nodes excluded, 0 new, 0 closed*\n"
+        "*No open incidents, no excluded nodes, 0 new, 0 closed*\n"
         "(As of 2026-11-16 06:00:00Z) (For longer lists, run `signalbox incidents handover`)\n"
     )
 
@@ -64,7 +64,7 @@ def test_a_busy_shift_says_all_of_it():
     )
     assert read(message_of(found).blocks) == (
         "# Handover, last 8 h\n"
-        "*9 incidents open, 1 node excluded, 0 new, 1 closed*\n"
+        "*9 open incidents, 1 excluded node, 0 new, 1 closed*\n"
         "*Open: 9*\n"
         "• 1 llm-70b: GPU 3 fell off the bus (@U0ADA)\n"
         + "".join(f"• {n} llm-70b: GPU 3 fell off the bus\n" for n in range(2, 7))
@@ -113,11 +113,17 @@ def test_the_handover_in_slack(play):
     """Shown only to the requester, at once; with `here` to everyone."""
     play.diagnose()
     assert play.workspace.command(ADA, CHANNEL, "/signalbox", "handover 8h").acknowledged
-    assert play.ephemerals()[-1].startswith("Handover, last 8 h: 1 incident open")
+    assert play.ephemerals()[-1].startswith("Handover, last 8 h: 1 open incident")
     play.workspace.command(ADA, CHANNEL, "/signalbox", "handover here")
     assert play.answers()[-1].text.startswith("Handover, last 12 h")
     play.workspace.command(ADA, CHANNEL, "/signalbox", "handover soon")
     assert "not a time span" in play.ephemerals()[-1]
+    play.workspace.click(ADA, CHANNEL, only(play.answers()[:1]).ts, "right")
+    play.settle()
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "handover")
+    closed = text_of(play.workspace.ephemerals(CHANNEL, ADA)[-1]).partition("Closed: 1")[2]
+    assert play.known.rulebook.faults["data_error"].title in closed
+    assert "data_error" not in closed
 
 
 def test_the_digest_in_slack(play):

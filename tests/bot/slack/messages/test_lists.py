@@ -134,7 +134,7 @@ def test_clusters_with_what_their_sources_reported():
 ✓ slurm: 3 jobs of today
 *✗ logs (loki)*: 403: token is wrong
 … metrics (prometheus)
-(for details, run `signalbox config check`)
+(To test all of them, run `signalbox config check`)
 """
     )
 

@@ -65,13 +65,13 @@ Asked by the alert JobHung
 # ❔ llm-7b: no data could be collected
 *No source gave anything in 60 s*
   • loki: 403: token is wrong; cannot tell: whether it knows the job
-(Error e81f. See the Signalbox log.)
+(For details, search for “error e81f” in the log of the service.)
 [Run again]
 """,
         ),
         (
             not_done("The form could not be kept.", "work 17"),
-            "*The form could not be kept.*\n(Work 17. See the Signalbox log.)\n",
+            "*The form could not be kept.*\n(For details, search for “work 17” in the log of the service.)\n",
         ),
         (request_accepted("llm-7b"), "Diagnosing llm-7b. I'll post the result here.\n"),
         (request_accepted("llm-7b", private=True), "Diagnosing llm-7b. I'll send the result only to you.\n"),
