@@ -219,6 +219,8 @@ class Watch:
         kind = self._failing(report)
         if kind and not self._survived(look):
             return self._failed(report, kind, look)
+        if kind:  # of an attempt before, or one that the run got over: later cycles leave it alone
+            self._lived_through.add(_key(self._leading(report), report))
         if self._trouble is not None:
             self._lived_through |= self._trouble.told
             self._trouble = None
@@ -232,7 +234,7 @@ class Watch:
 
     def _failing(self, report: Report) -> str:
         """What is known about a failure: "cause", "symptom" or "unknown"; "" for a run that continues, degraded or not."""
-        best = next((found for found in report.diagnoses if not self._outlived(found)), None)
+        best = self._leading(report)
         if _key(best, report) in self._lived_through:
             return ""
         if report.verdict == "no_match":
@@ -241,18 +243,28 @@ class Watch:
             return ""
         return "cause" if best.role == "root_cause" and best.band != "weak" else "symptom"
 
+    def _leading(self, report: Report) -> Diagnosis | None:
+        """Return the first diagnosis that a run does not outlive."""
+        return next((found for found in report.diagnoses if not self._outlived(found)), None)
+
     def _survived(self, look: ProbeResult) -> bool:
-        """Whether all of the job's processes are running and have logged steps since the fault, as after a restart."""
+        """Whether all of the job's processes are running and were started after the fault, or have logged steps since.
+
+        Processes that this cycle is the first to see were started after all that it reads of a fault: an attempt takes
+        longer than a cycle to fail. However slowly they start on a busy machine, that fault is not theirs.
+        """
         trouble = self._trouble
         if not look.found or look.missing:
             return False
         newest = max(
             (stream.last_time or 0.0 for stream in look.evidence.streams if stream.ref.kind == "job"), default=0
         )
-        if look.started > newest:  # earlier attempt: the current processes have written nothing yet
+        if look.started > newest or look.again:  # the current processes have written nothing yet, or nothing of a fault
             return True
         if trouble is None:
             return False
+        if look.started > trouble.since:
+            return True
         return self._lines - trouble.lines >= STEPS_AFTER and look.time - self._stepped < PATIENCE
 
     def _outlived(self, diagnosis: Diagnosis) -> bool:
@@ -316,7 +328,7 @@ class Watch:
         )
 
     def _tell_fault(self, report: Report, trouble: _PendingFault, now: float) -> None:
-        best = next((found for found in report.diagnoses if not self._outlived(found)), None)
+        best = self._leading(report)
         key = _key(best, report)
         if key in trouble.told:
             return

@@ -11,7 +11,7 @@ from kb.report import COMPLETED, ONE_END
 
 if TYPE_CHECKING:
     from kb.model import Gap
-    from kb.report import Decision, Report
+    from kb.report import Decision, Diagnosis, Report
 
 _EXCLUDED = 8  # nodes named in one sentence
 _LEAST_HOURS = 0.05  # below this, no figure is shown
@@ -91,9 +91,14 @@ def _fixed_while_it_runs(report: Report, stop: str) -> str:
     first = report.diagnoses[0] if report.diagnoses else None
     if report.phase == "hung" and first is not None and first.remediation and first.remediation[0].grade == "look":
         return f"Check first, then {stop[:1].lower()}{stop[1:]} and fix the cause"
-    if report.phase == "hung" or (first is not None and first.fault in _SPOILT):
+    if report.phase == "hung" or (first is not None and _is_spoilt(first)):
         return f"{stop} and fix the cause"
     return "Let the job run while you look for the cause, then fix it"
+
+
+def _is_spoilt(first: Diagnosis) -> bool:
+    """Whether further steps are wasted: by the class of the fault, or since the first step goes back to a checkpoint."""
+    return first.fault in _SPOILT or any(step.action == "restart_from_checkpoint" for step in first.remediation[:1])
 
 
 def _stop(report: Report) -> str:

@@ -5,9 +5,11 @@ Only a line's form counts here; kb.diagnosis.first_unexplained decides whether a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Literal
 
 from kb.anomalies.core.severity_words import is_aside, is_consequence, is_mild
@@ -109,7 +111,9 @@ class BadEvents:
             if (index, item.offset) not in told:  # a fatal line is one event, whoever else read it
                 yield self._of_structure("crash", index, item)
         for index, item in facts.structures("error_line"):
-            if self._of_traceback(index, item.offset, item.line, item.resource):
+            if self._of_traceback(index, item.offset, item.line, item.resource) or self._of_launcher(
+                index, item.offset, item.end
+            ):
                 continue
             yield self._of_structure("fatal" if item.fields.get("level") == "fatal" else "error", index, item)
         for index, stream in enumerate(facts.streams):
@@ -135,8 +139,11 @@ class BadEvents:
 
     def _of_tail(self, index: int) -> Iterator[BadEvent]:
         """Yield errors that no reader's trigger finds, such as other levels and bare class names."""
-        for item in self.tail(index):
+        tail = self.tail(index)
+        for item, following in zip_longest(tail, tail[1:]):
             if item.line[:1] in " \t" or self._of_traceback(index, item.offset, item.line, item.resource):
+                continue
+            if self._of_launcher(index, item.offset, math.inf if following is None else following.offset):
                 continue
             level = error_level(item.line.encode("utf-8", "replace"))
             raised = None if level else _CLASS_LINE.match(item.message)
@@ -152,6 +159,10 @@ class BadEvents:
             and (item.resource.rank, item.resource.pid) == (who.rank, who.pid)
             for item in self.facts.streams[index].exceptions
         )
+
+    def _of_launcher(self, index: int, low: int, high: float) -> bool:
+        """Whether a line with a level is the report of a launcher, which repeats the command before the status."""
+        return any(low <= offset < high for offset in self._reports.get(index, ()))
 
     def of_line(self, kind: Kind, item: TailLine, name: str = "") -> BadEvent:
         """Return a line of a tail as an event."""
@@ -198,6 +209,14 @@ class BadEvents:
             rank = item.fields.get("rank")
             if isinstance(rank, int) and rank >= 0:
                 found.setdefault(index, []).append((item.offset - BLOCK, item.end, rank))
+        return found
+
+    @cached_property
+    def _reports(self) -> dict[int, list[int]]:
+        """The offsets at which launchers report the end of a process, by stream."""
+        found: dict[int, list[int]] = {}
+        for index, item in self.facts.structures("launcher_exit"):
+            found.setdefault(index, []).append(item.offset)
         return found
 
     def _time_near(self, index: int, offset: int) -> float | None:

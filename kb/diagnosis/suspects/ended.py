@@ -49,7 +49,7 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
     ended = _task(best, layout) or _local(_numbered(best, layout), layout)
     why = NOT_STOPPED if _others_stopped(layout) else BY_LAUNCHER
     if ended is not None and ended.local is not None:
-        why = FIRST_ENDED
+        why = FIRST_ENDED if _names(ended.local, layout) else OWN_NUMBER
     elif ended is None:
         ended = _local(_of_devices(best, layout), layout)
         why = OWN_NUMBER if all(_OF_ROLE.match(signal.line) for signal in best.signals) else OWN_GPU
@@ -133,6 +133,15 @@ def _numbered(best: Finding, layout: JobLayout) -> Iterator[Place]:
             yield places.place(index, Resource(node=item.resource.node, local_rank=int(found[1])))
         elif item.resource.local_rank is not None and not item.fields.get("lived_with"):
             yield places.place(index, item.resource)
+
+
+def _names(local: int, layout: JobLayout) -> bool:
+    """Whether a launcher, and not only the process itself, gives the number of the process that ended."""
+    told = (_SPAWNED.search(str(item.fields.get("message") or "")) for _, item in layout.facts.structures("exception"))
+    ends = layout.facts.structures("elastic_exit")
+    return any(item.resource.local_rank == local for _, item in ends) or any(
+        found is not None and int(found[1]) == local for found in told
+    )
 
 
 def _of_devices(best: Finding, layout: JobLayout) -> Iterator[Place]:

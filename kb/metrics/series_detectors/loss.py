@@ -19,7 +19,10 @@ BACK = 2  # losses at the end of a log that are back at the level before a jump
 EXCERPT = 20  # up to so many losses are an excerpt that shows what someone asks about, and need few after a jump
 RISEN = 3  # losses from a jump on that show in a longer log that it was no single bad batch
 SETTLED, LONG = 20, 50  # losses at the end of a log, at least and at most, that are back for long: as many as were away
+FAR = 100.0  # times the level of the loss, and of 1: weights that give such a loss seldom come back
+FAR_LEAST = 2  # losses at the end of the log that are all so far above
 FALL = 5  # losses in a row, each below the one before: the loss was falling, not fluctuating
+FALL_LEAST = 3  # likewise, where the log has no more before the rise
 
 
 def loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
@@ -265,7 +268,7 @@ def _turn(losses: Sequence[ProgressPoint], index: int, level: float) -> tuple[in
     while start > 1 and (losses[start - 1].loss or 0.0) > (losses[start - 2].loss or 0.0):
         start -= 1
     before = [p.loss or 0.0 for p in losses[max(0, start - FALL) : start]]
-    if len(before) == FALL and all(later < earlier for earlier, later in pairwise(before)):
+    if len(before) >= FALL_LEAST and all(later < earlier for earlier, later in pairwise(before)):
         return start, before[-1]
     return index, level
 
@@ -315,7 +318,8 @@ def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> SeriesF
 
 
 def _end(losses: Sequence[ProgressPoint], peak: ProgressPoint, level: float) -> tuple[str, str]:
-    """Return whether the loss is back at its level at the end of the log, as a captured field."""
+    """Return whether the loss is back at its level at the end of the log, above it or far above it, as a captured field."""
     last = [p.loss or 0.0 for p in losses[-BACK:] if p.offset > peak.offset]
     back = len(last) == BACK and max(last) <= level + min(0.05 * abs(level), 0.1 * ((peak.loss or 0.0) - level))
-    return ("end", "back" if back else "above")
+    far = min((p.loss or 0.0 for p in losses[-FAR_LEAST:]), default=0.0) >= FAR * max(1.0, abs(level))
+    return ("end", "back" if back else "far" if far else "above")

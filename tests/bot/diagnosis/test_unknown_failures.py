@@ -46,6 +46,18 @@ def test_a_symptom_without_an_earlier_error_still_leads(known, tmp_path, name) -
     assert "unknown" not in {diagnosis.fault for diagnosis in report.diagnoses}
 
 
+def test_the_status_that_a_launcher_reports_is_no_failure_of_its_own(known, tmp_path) -> None:
+    """DeepSpeed prints the whole command before it: nothing in it says what failed, in however many words."""
+    command = ["/opt/py/bin/python", "-u", "train.py", *(f"--option_{number}=value" for number in range(60))]
+    log = tmp_path / "train.log"
+    log.write_text(
+        "[2026-03-20 20:31:29,210] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 4107\n"
+        f"[2026-03-20 20:31:29,269] [ERROR] [launch.py:321:sigkill_handler] {command} exits with return code = 1\n"
+    )
+    report = diagnose_paths(known, [log], workers=1).report
+    assert (report.verdict, report.phase, report.diagnoses) == ("no_match", "failed", ())
+
+
 def test_the_summary_tells_how_long_before_the_symptom(known, tmp_path) -> None:
     """The lead is that of the event's time stamp over the first symptom's."""
     report = diagnosed(known, SCENES["json-error"], tmp_path)

@@ -311,6 +311,11 @@ class Restarted(Job):
         later = 100 if self.time >= self.again else 0
         return tuple(replace(rank, main=replace(rank.main, pid=rank.main.pid + later)) for rank in found), gaps
 
+    def alive(self, process):
+        """As Job; the processes of the attempt before are gone."""
+        gone = 100 <= process.pid < 200 and self.time >= self.again
+        return super().alive(process) and not gone
+
 
 def test_a_crash_that_was_over_before_the_watch_saw_it_is_no_trouble_of_the_new_attempt(known, tmp_path, monkeypatch):
     """The processes have written nothing yet since their launcher started them again."""
@@ -318,6 +323,19 @@ def test_a_crash_that_was_over_before_the_watch_saw_it_is_no_trouble_of_the_new_
     monkeypatch.setattr(probe_cycle, "process_started", lambda process: job.again if process.pid >= 200 else START - 60)
     ran = watched(known, job, tmp_path / "kept", limit=300.0)
     assert (ran.outcome.called, "degraded" in ran.events()) == ("", False)
+
+
+@pytest.mark.parametrize("again", [START + 63, START + 75], ids=["between two cycles", "after the fault was seen"])
+def test_an_attempt_that_starts_slowly_is_not_called_for_the_fault_of_the_one_before(
+    known, tmp_path, monkeypatch, again
+):
+    """Its processes write a line, then nothing for minutes while a busy machine connects them: silence alone is no end."""
+    first = b"Setting OMP_NUM_THREADS environment variable for each process to be 1\n"
+    lines = {START + 60.5: (1, TRACE), again + 0.1: (0, first)}
+    job = Restarted(tmp_path / "logs", lines=lines, quiet=(START + 61, again + 150), again=again, spy=False)
+    monkeypatch.setattr(probe_cycle, "process_started", lambda process: again if process.pid >= 200 else START - 60)
+    ran = watched(known, job, tmp_path / "kept", limit=300.0)
+    assert ran.outcome.called == ""
 
 
 def test_a_long_checkpoint_is_not_called_while_its_writer_works(known, tmp_path):

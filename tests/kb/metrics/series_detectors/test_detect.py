@@ -174,6 +174,24 @@ def test_a_rise_after_a_steady_fall_begins_at_the_turn(rise: list[float]) -> Non
     assert (found.point.step, dict(found.captures)["level"]) == (1020, "0.5")
 
 
+@pytest.mark.parametrize(
+    ("rise", "end"),
+    [([900.0, 880.0, 860.0, 850.0], "far"), ([900.0, 880.0, 9.0, 8.0], "above"), ([9.0, 8.8, 8.6, 8.5], "above")],
+)
+def test_a_loss_that_stays_a_hundred_times_its_level_is_far(rise: list[float], end: str) -> None:
+    """Such weights do not come back; a loss that falls again or rose less may."""
+    found = one("loss_spike", series("loss", [*noisy(2.0, 0.02, 60), *rise], first=1000))
+    assert found is not None
+    assert dict(found.captures)["end"] == end
+
+
+def test_a_short_log_gives_the_last_loss_of_its_fall() -> None:
+    """With three or four falling losses before the rise, their median is no loss that stood there last."""
+    found = one("loss_spike", series("loss", [9.6, 8.6, 7.5, 6.9, 10400.0, 4.8e9, 7.7e12], first=1000))
+    assert found is not None
+    assert dict(found.captures)["level"] == "6.9"
+
+
 def test_the_first_steps_may_jump() -> None:
     """Until the loss has settled nothing is a spike; the site may say how long that takes."""
     points = series("loss", [*[2.0] * 20, 9.0, 9.0, 9.0, 9.0], first=10)
