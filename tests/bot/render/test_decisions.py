@@ -15,7 +15,7 @@ from tests.support.bot_samples import FALLEN_GPU
 ON_B = (Exclusion("node-b", "job", ""),)
 
 
-def _report(phase, state, decision, fault="deadlock", grade="safe", action="fix_code"):
+def _report(phase, state, decision, fault="deadlock", grade="safe", *, action="fix_code"):
     step = RemedyStep(action, grade, "Do it.")
     first = replace(FALLEN_GPU.diagnoses[0], fault=fault, remediation=(step,))
     return replace(
@@ -55,7 +55,9 @@ def test_a_run_is_stopped_at_once_only_where_its_steps_are_wasted():
     spoilt = decided(_report("degraded", "RUNNING", Decision("fix_first", from_checkpoint=50), "loss_not_finite"))
     assert spoilt == "Stop the job and fix the cause, then resume from checkpoint 50."
     assert decided(_report("degraded", "RUNNING", Decision("fix_first"), "memory_leak")).startswith("Let the job run")
-    back = decided(_report("degraded", "RUNNING", Decision("fix_first"), "loss_spike", action="restart_from_checkpoint"))
+    back = decided(
+        _report("degraded", "RUNNING", Decision("fix_first"), "loss_spike", action="restart_from_checkpoint")
+    )
     assert back == "Stop the job and fix the cause."
 
 
