@@ -23,6 +23,8 @@ _RANK = lazy_compile(
 _LAST_KEY = lazy_compile(rb"(?:\]|\b\w{1,40}=[\w.+:-]{1,60}) {1,4}(?:global_)?rank=(?P<rank>\d{1,6})[ \r]{0,4}$")
 # NCCL's own lines: host:process:thread [device]
 _NCCL = lazy_compile(rb"(?<![\w.-])([A-Za-z][\w.-]{0,62}):(\d{1,9}):\d{1,9} \[(\d{1,3})\] [^\n]{0,120}?[NR]CCL ")
+# UCX's lines: [host:process:thread] place in the source, name of the library
+_UCX = lazy_compile(rb"\[([A-Za-z][\w.-]{0,62}):(\d{1,9}) ?:\d{1,9}(?::\d{1,9})?\] {1,4}\S{1,60} {1,4}UCX ")
 # what stands before a message: levels, places in the source, names of loggers
 _HEADER = lazy_compile(
     rb"(?:\[[^\]\n]{0,60}\]:? ?|(?:DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:? {0,4}|[\w./-]{1,60}:\d{1,6}:? ?|[\w.]{1,60}(?: ?[-|] |: ?)|[-|] ?){0,6}"
@@ -35,6 +37,8 @@ def speaker(line: bytes, prefix: Prefix) -> Resource:
     """Return the process that wrote a line, whose prefix the caller has read already."""
     if prefix.rank is not None:
         return resource(prefix)
+    if b"UCX " in line[:HEAD] and (ucx := _UCX.search(line[:HEAD])):
+        return resource(prefix, node=text(ucx[1]), pid=int(ucx[2]))
     spoken = _NCCL.search(line[:_LONGEST]) if b"CCL " in line else None
     return _of_library(prefix, spoken) if spoken else resource(prefix, rank=rank_told(line))
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from kb.model import Event, Gap, Resource, Scalar
 from kb.parsers.logs.timestamps import find_time
 from kb.parsers.schedulers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
+from kb.parsers.schedulers.kubernetes_reasons import TAINTS, kind_of
 from kb.parsers.schedulers.node_problems import node_problem
 
 MAX_ITEMS: Final = 100_000
@@ -25,67 +26,6 @@ MAX_EVENTS: Final = 100_000
 MESSAGE: Final = 1000  # characters
 GRACE: Final = 30  # default termination grace period, in seconds
 
-_KINDS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("OOMKilling", "SystemOOM", "OOMKilled", "ContainerOOM"), "oom_kill"),
-    **dict.fromkeys(
-        ("Evicted", "Evicting", "TaintManagerEviction", "EvictionThresholdMet", "EvictionByEvictionAPI"), "eviction"
-    ),
-    **dict.fromkeys(("DeletionByTaintManager", "DeletionByPodGC", "DeletionByDeviceTaintManager", "Evict"), "eviction"),
-    **dict.fromkeys(
-        ("Preempted", "Preempting", "PreemptionByScheduler", "PreemptContainer", "PreemptionByKubeScheduler"),
-        "preemption",
-    ),
-    **dict.fromkeys(
-        ("NodeNotReady", "NodeLost", "NodeStatusUnknown", "KubeletNotReady", "Rebooted", "Shutdown"), "node_failure"
-    ),
-    **dict.fromkeys(
-        ("NodeShutdown", "NodeUnreachable", "DeletingNode", "RemovingNode", "TerminationByKubelet"), "node_failure"
-    ),
-    **dict.fromkeys(
-        ("NodeHasDiskPressure", "NodeHasPIDPressure", "NodeHasInsufficientMemory", "FreeDiskSpaceFailed"),
-        "node_pressure",
-    ),
-    **dict.fromkeys(
-        ("KernelOops", "TaskHung", "IOError", "Ext4Error", "FilesystemIsReadOnly", "MemoryReadError", "DockerHung"),
-        "node_problem",
-    ),
-    **dict.fromkeys(("NodeNotSchedulable",), "cordoned"),
-    **dict.fromkeys(("FailedScheduling", "Unschedulable", "NotTriggerScaleUp", "SchedulingGated"), "not_scheduled"),
-    **dict.fromkeys(("BackOff", "CrashLoopBackOff", "BackoffLimitExceeded"), "backoff"),
-    **dict.fromkeys(
-        ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "InspectFailed"), "image_pull"
-    ),
-    **dict.fromkeys(("Killing", "ExceededGracePeriod"), "kill"),
-    **dict.fromkeys(("Unhealthy", "ProbeWarning", "ProbeError"), "probe_failed"),
-    **dict.fromkeys(
-        ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedBinding", "ProvisioningFailed"), "mount_failed"
-    ),
-    **dict.fromkeys(
-        ("FailedCreatePodSandBox", "FailedPodSandBoxStatus", "FailedPostStartHook", "NetworkNotReady"), "start_failed"
-    ),
-    **dict.fromkeys(
-        ("CreateContainerError", "CreateContainerConfigError", "RunContainerError", "StartError"), "start_failed"
-    ),
-    **dict.fromkeys(
-        ("ContainerCannotRun", "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods"), "start_failed"
-    ),
-    **dict.fromkeys(("TopologyAffinityError", "VolumeAttachmentLimitExceeded"), "start_failed"),
-    **dict.fromkeys(("NodeAffinity", "FailedCreate", "Failed"), "start_failed"),
-    **dict.fromkeys(("DeadlineExceeded",), "time_limit"),
-    **dict.fromkeys(("Completed",), "completed"),
-    **dict.fromkeys(("Error", "ContainerStatusUnknown"), "exit"),
-}
-# taints that report a problem of a node; node.kubernetes.io/unschedulable only repeats `unschedulable`
-_TAINTS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        (f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "out-of-service")), "node_failure"
-    ),
-    **dict.fromkeys(
-        (f"node.kubernetes.io/{word}" for word in ("memory-pressure", "disk-pressure", "pid-pressure")), "node_pressure"
-    ),
-    "node.kubernetes.io/network-unavailable": "node_problem",
-    **dict.fromkeys(("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"), "cordoned"),
-}
 _MARK: Final = re.compile(r"(?i)maint|repair|remediat|unhealthy|fault|drain|quarantin|broken|degraded|xid|rma\b")
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _GOOD: Final = re.compile(r"(?i)(?<!un)(?<!not)(?:healthy|ready|available|ok)\Z")  # healthy when true
@@ -165,9 +105,7 @@ def _class(reason: str, message: str, warning: bool) -> str:
         return "image_pull"
     if reason == "TerminationByKubelet" or (reason == "KubeletNotReady" and "shutting down" in message):
         return "eviction"  # the node is short of a resource, or is being shut down gracefully
-    if reason.startswith("EvictedDueTo"):
-        return "preemption" if "Preempt" in reason else "eviction"
-    return _KINDS.get(reason) or ("warning" if warning else "lifecycle")
+    return kind_of(reason) or ("warning" if warning else "lifecycle")
 
 
 def _short_of(message: str) -> dict[str, Scalar]:
@@ -283,7 +221,7 @@ def _pod_ends(
         disrupted = condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
         waits = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
         if disrupted or waits:
-            kind = _class(reason, message, warning=False) if reason in _KINDS else None
+            kind = _class(reason, message, warning=False) if kind_of(reason) else None
             kind = kind or ("eviction" if disrupted else "not_scheduled")
             details = {**fields, **_short_of(message)}
             yield Event(
@@ -292,7 +230,8 @@ def _pod_ends(
     reason = string(status.get("reason"), 80)
     if reason:
         message = string(status.get("message"), MESSAGE)
-        kind = _KINDS.get(reason, "eviction" if reason == "Terminated" and "node shutdown" in message else "exit")
+        shut_down = reason == "Terminated" and "node shutdown" in message
+        kind = kind_of(reason) or ("eviction" if shut_down else "exit")
         details = {**fields, **_short_of(message)}
         yield Event(source, _last_end(status), kind, reason, message, Resource(node=node), details)
 
@@ -351,7 +290,7 @@ def _terminated(end: Mapping[str, Any], source: str, who: Resource, told: Mappin
     reason = string(end.get("reason"), 80) or ("Completed" if code == 0 else "Error")
     began, ended = moment(end.get("startedAt")), moment(end.get("finishedAt"))
     fields: dict[str, Scalar] = {**told, "exit_code": code, "signal": signal, "started": began}
-    kind = _KINDS.get(reason, "completed" if code == 0 else "exit")
+    kind = kind_of(reason) or ("completed" if code == 0 else "exit")
     message = string(end.get("message"), MESSAGE) or f"{told['container']} ended: {reason}, exit code {code}"
     return Event(source, ended, kind, reason, message, who, fields)
 
@@ -368,7 +307,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         time, message = moment(condition.get("lastTransitionTime")), string(condition.get("message"), MESSAGE)
         fields: dict[str, Scalar] = {"object": "Node", "name": name, "condition": what, "status": status}
         if what == "Ready" and status != "True":
-            kind = _class(reason, message, warning=True) if reason in _KINDS else "node_failure"
+            kind = _class(reason, message, warning=True) if kind_of(reason) else "node_failure"
             yield Event(source, time, kind, reason, message, who, fields)
         elif what in _PRESSURES and status == "True":
             yield Event(source, time, "node_pressure", reason or what, message, who, fields)
@@ -392,7 +331,7 @@ def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Eve
     """Yield the taints that report a problem of a node, not its purpose."""
     for taint in objects(spec.get("taints"), 100):
         key, effect = string(taint.get("key"), 253), string(taint.get("effect"), 40)
-        kind = _TAINTS.get(key) or ("cordoned" if _MARK.search(key) else None)
+        kind = TAINTS.get(key) or ("cordoned" if _MARK.search(key) else None)
         if kind is not None:
             fields: dict[str, Scalar] = {"object": "Node", "name": who.node, "taint": key, "effect": effect}
             message = f"{who.node} is tainted {key}={string(taint.get('value'), 100)}:{effect}"

@@ -28,6 +28,7 @@ from kb.parsers.logs.exceptions.json_lines import (
     tracebacks_in,
     unescaped,
 )
+from kb.parsers.logs.exceptions.rust import READERS as RUST_READERS
 from kb.parsers.logs.exceptions.survived import (
     TRAILING,
     at_shutdown,
@@ -57,6 +58,8 @@ _LEVEL = lazy_compile(
 )
 # the log driver json-file of containers, which knows no level, and the journal of a service's output, which has it by default
 _STDERR = lazy_compile(rb'"stream": ?"stderr"|"_TRANSPORT" ?: ?"stdout"')
+# torch.distributed.checkpoint: one rank prints what another raised
+_RAISED_BY = lazy_compile(rb"Traceback \(most recent call last\): ?\(RANK (?P<rank>\d{1,6})\)")
 _FRAME_LINES = 12  # of the innermost frame: its place, source and marks
 _MILD = (b"WARN", b"INFO", b"NOTICE", b"DEBUG", b"warn", b"info")  # a quick test
 _IMPORT_ERRORS = (b"ModuleNotFoundError", b"ImportError")
@@ -75,6 +78,7 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
         return _read_glued(window, at)
     prefix = _with_rank(peel(line), line[:column])
     prefix = _of_record(window, at, prefix) if prefix.rank is None and not column else prefix
+    prefix = _of_raiser(line, column, prefix)
     prefix = prefix if prefix.local_rank is not None else prefix._replace(local_rank=spawned_before(window, at))
     boxed = any(corner in line[:column] for corner in BOX_CORNERS) or line[:column].endswith(b"-- ")
     if boxed:
@@ -122,6 +126,12 @@ def _of_record(window: bytes, at: int, prefix: Prefix) -> Prefix:
     above = line_at(window, line_start(window, at - 1))[0] if at > 0 else b""
     rank = speaker(above, peel(above)).rank if error_level(above) is not None else None
     return prefix if rank is None else prefix._replace(rank=rank)
+
+
+def _of_raiser(line: bytes, column: int, prefix: Prefix) -> Prefix:
+    """Return the prefix of the rank that a header names: with distributed checkpoints, one rank prints what others raised."""
+    told = _RAISED_BY.match(line, column)
+    return prefix._replace(rank=int(told["rank"]), local_rank=None, node=None, pid=None) if told else prefix
 
 
 def _rank_of_repeat(window: bytes, first_frame: int, end: int) -> int | None:
@@ -362,4 +372,5 @@ READERS: tuple[Reader, ...] = (
         keep=256,
     ),
     Reader(name="hydra_target", trigger=r"Error in call to target '", read=_read_target),
+    *RUST_READERS,
 )

@@ -60,3 +60,15 @@ def test_a_line_of_nccl_names_its_host_process_and_gpu() -> None:
 
     assert speaker(first, peel(first)) == Resource(node="gpu-7", pid=812)
     assert speaker(second, peel(second)) == Resource(node="gpu-7", pid=812, local_rank=3)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1696243200.123456] [gpu-node-07:5123 :0]  ib_mlx5_log.c:177  UCX  ERROR Transport retry count exceeded",
+        b"[gpu-node-07:5123 :0:5199] ucp_worker.c:1888 UCX  FATAL failed to progress",
+    ],
+)
+def test_lines_of_ucx_name_host_and_process(line: bytes) -> None:
+    """They stand in brackets before the place in the source."""
+    assert speaker(line, peel(line)) == Resource(node="gpu-node-07", pid=5123)

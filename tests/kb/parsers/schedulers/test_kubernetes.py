@@ -69,6 +69,17 @@ def pod(*statuses, **status):
         ("Killing", "Stopping container main", "kill"),
         ("Unhealthy", "Liveness probe failed: command timed out", "probe_failed"),
         ("FailedMount", "MountVolume.SetUp failed for volume data", "mount_failed"),
+        ("OutOfnvidia.com/gpu", "Node didn't have enough resource: nvidia.com/gpu, requested: 8", "start_failed"),
+        ("OutOfephemeral-storage", "Node didn't have enough resource: ephemeral-storage", "start_failed"),
+        ("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS", "start_failed"),
+        ("FailedPrepareDynamicResources", "Failed to prepare dynamic resources: NodePrepareResources", "start_failed"),
+        ("ImageInspectError", "Failed to inspect image", "image_pull"),
+        ("MaxFailedIndexesExceeded", "Job has exceeded the maximal number of failed indexes", "backoff"),
+        (
+            "PodGroupPending",
+            "PodGroup ml:train unschedulable, reason: 3/4 tasks in gang unschedulable",
+            "not_scheduled",
+        ),
         ("SomethingNew", "whatever", "warning"),
     ],
 )
@@ -200,6 +211,14 @@ def test_evicted_and_preempted_pods():
     }
     (_, one) = events_of(pod(conditions=[condition, {"type": "Ready", "status": "False"}]))
     assert (one.kind, one.time, one.resource.node) == ("preemption", NOON, "node-17")
+
+
+def test_a_pod_that_its_node_refused_for_want_of_gpus():
+    """A kubelet that finds the devices taken fails the pod with OutOf and the name of the resource."""
+    told = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 8, used: 8, capacity: 8"
+    found = events_of(pod(phase="Failed", reason="OutOfnvidia.com/gpu", message=told))
+
+    assert [item.kind for item in found] == ["pod", "start_failed"]
 
 
 def test_a_pod_that_is_not_scheduled():

@@ -857,3 +857,17 @@ def test_a_bare_traceback_is_of_the_rank_that_prints_it_again(again, rank):
     """PyTorch's hook repeats with the rank what another hook has printed without it."""
     text = trace("KeyError: 'width'") + again
     assert headed(text)[0].resource.rank == rank
+
+
+def test_a_traceback_that_another_rank_relays_belongs_to_the_rank_that_raised_it():
+    """The coordinator of a distributed checkpoint prints what the other ranks raised, each under its rank."""
+    text = (
+        "[rank0]: Traceback (most recent call last): (RANK 5)\n"
+        '[rank0]:   File "/opt/e/torch/distributed/checkpoint/filesystem.py", line 680, in write_data\n'
+        "[rank0]:     os.fsync(stream.fileno())\n"
+        "[rank0]: OSError: [Errno 28] No space left on device\n"
+    )
+    ranks = {item.resource.rank for item in structures(READERS, text) if item.fields["frames"] and item.offset}
+
+    assert 5 in ranks
+    assert structures(READERS, text)[0].resource.rank == 5
