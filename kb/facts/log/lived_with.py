@@ -13,6 +13,7 @@ from kb.facts.log.chained_exceptions import (
     structure_start,
     twins_of,
 )
+from kb.facts.log.common_end import before_a_common_end
 from kb.facts.log.run_ends import end_lines, is_stopped_helper
 from kb.facts.log.spoken_on import caught_and_logged, caught_as_before
 from kb.model import Structure
@@ -57,6 +58,7 @@ def spans_lived_with(
     found += _handled_by_workers(log)
     found += [item for item in log.exceptions if item.fields.get("logged") and log.steps_after(item.offset)]
     found += caught_and_logged(log.summary, log.exceptions, in_traceback, log.steps_after, succeeded=succeeded)
+    found += before_a_common_end(log.summary, log.exceptions)
     found += caught_as_before(log.exceptions, found)
     found += skipped_again(log.exceptions, found, log.summary.tail, log.summary.tail_offset)
     found += twins_of(log.exceptions, found)

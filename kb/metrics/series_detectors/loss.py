@@ -289,6 +289,8 @@ def _explodes(losses: Sequence[ProgressPoint], index: int, params: Mapping[str, 
     here, form = losses[index].loss or 0.0, losses[index].format
     before = [p.loss or 0.0 for p in losses[:index] if p.format == form]
     after = [p.loss or 0.0 for p in losses[index + 1 :]]
+    if len(before) >= FALL_LEAST and len(after) + 1 >= RISEN and _leaps(min(here, *after), before, params):
+        return True  # and stays there until the end
     early = len(before) >= EARLY_LEAST and _leaps(here, before, params)
     return early and not _loss_recovers(here, before[-20:], after)
 

@@ -931,6 +931,10 @@ def test_a_loss_that_explodes_among_the_first_steps() -> None:
     assert found.point.step == 13
     assert one("loss_spike", series("loss", [*falling, 2380.0, 0.7, 0.6, 0.6, 0.5])) is None
     assert one("loss_spike", series("loss", [4.0, 900.0, 11.0, 7.0, 5.0, 4.0, 3.0])) is None
+    few = [0.9, 0.8, 0.5, 0.4]  # enough before a loss that stays a hundred times as high until the end
+    assert one("loss_spike", series("loss", [*few, 340.0, 380.0, 150.0])) is not None
+    assert one("loss_spike", series("loss", [*few, 340.0, 380.0])) is None
+    assert one("loss_spike", series("loss", [*few, 340.0, 380.0, 60.0])) is None
 
 
 def test_a_bar_whose_moving_average_recovers_after_an_evaluation() -> None:
