@@ -15,11 +15,17 @@ from kb.parsers.logs.error_lines import is_calm, message_of
 from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import tail_lines
 from kb.values import dataclass
 
 LAST_LINES = 3  # for a process that ended without reporting an error
 HARM = 0.35  # score from which a line's words count as trouble; severity_words gives it to a bad word without a level
 WORDS = lazy_compile(r"[^\W\d_]{2,}")
+MOST_LOGS = 64  # that are searched for the exit status of a rank, or for lines like those of one
+SHOWN = 400  # characters of a line in which a rank's exit status is looked for
+_EXITED = lazy_compile(
+    r"(?i)\b(?:rank|worker|task|process)[ _:=#]{0,2}(\d{1,6})\b.{0,40}?\bexit(?:ed|s)?(?: with)?[ _-]?(?:status|code|return code)?[ :=]{1,3}-?\d{1,5}\b"
+)
 FEWEST_WORDS = 3  # minimum length of a message; anything shorter is part of a table, a path or a number
 
 ENDS = frozenset({"segfault", "killed"})  # ids of the classes of how a process ended, which launchers report
@@ -69,7 +75,7 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
         if not (telling or own_status) or (not telling and end is not None and _came_after(end, symptoms)):
             continue
         quotes = telling[-1:] + [item for item in reversed(last) if item not in telling[-1:]]
-        quotes = quotes[:1] + [item for item in quotes[1:] if not last_words.is_usual(item)]
+        quotes = quotes[:1] + [item for item in quotes[1:] if last_words.is_own(item, rank)]
         event = bad.of_line("end", quotes[0]) if quotes else _of_exit(end) if end else None
         if event is not None:
             time = end[1].time if end and end[1].time is not None else event.time
@@ -108,6 +114,25 @@ def crashed_ranks(facts: Facts) -> dict[int, str]:
         for _, item in facts.structures("elastic_failure")
         if isinstance(rank := item.fields.get("rank"), int) and rank >= 0 and item.fields.get("signal") in CRASHED
     }
+
+
+def exited_ranks(facts: Facts, places: Places) -> frozenset[int]:
+    """Return the ranks of which the logs give the exit status, or the signal that ended them: by a launcher, or in a line of a script."""
+    found: set[int] = set()
+    for kind in LAUNCHER_KINDS:
+        for index, item in facts.structures(kind):
+            told = item.fields.get("rank", item.fields.get("task"))
+            if item.fields.get("exitcode") is None and not item.fields.get("signal"):
+                continue
+            named = str(told if told is not None else "")
+            rank = int(named) if named.isdigit() and len(named) < 8 else places.place(index, item.resource).rank
+            found |= {rank} if rank is not None else set()
+    for stream in facts.streams[:MOST_LOGS]:
+        if stream.summary.ref.kind == "job":
+            found |= {
+                int(match[1]) for _, line in tail_lines(stream.summary) if (match := _EXITED.search(line[:SHOWN]))
+            }
+    return frozenset(found)
 
 
 def _first_report(facts: Facts, index: int) -> int:
@@ -191,6 +216,14 @@ class _LastWords:
         form = skeleton(message_of(item.line))
         others = (other for other in self._bad.tail(item.stream) if other.offset != item.offset)
         return any(skeleton(message_of(other.line)) == form for other in others)
+
+    def is_own(self, item: TailLine, rank: int) -> bool:
+        """Whether a line is one rank's alone: it names the rank or reports trouble, and neither its log nor another has one like it."""
+        if not (self._is_of(item, rank) or is_trouble(item)) or self.is_usual(item):
+            return False
+        form = skeleton(message_of(item.line))
+        others = (index for index in range(min(len(self._facts.streams), MOST_LOGS)) if index != item.stream)
+        return not any(skeleton(message_of(other.line)) == form for index in others for other in self._bad.tail(index))
 
     def _is_of(self, item: TailLine, rank: int) -> bool:
         """Whether a rank wrote a line; on a single node, local ranks are the ranks."""

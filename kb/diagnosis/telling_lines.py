@@ -26,6 +26,8 @@ LINES = 400  # at the end of a log, of which the most telling are chosen
 LINES_OF_MANY = 60  # likewise, where there are more logs than `FEW_LOGS`
 FEW_LOGS = 8
 MOST_LOGS = 64
+NEAR = 20  # lines to the end of a log, fewer of which are near it
+LATE = 2 / 3  # of the bytes of a log, from which on a line can be near its end
 FEW = 1 / 3  # share of the ranks that may print a line of one rank's own failure
 MANY = 3  # ranks, from which a line that one of them printed alone stands out
 _CUT = 2048  # bytes of a line
@@ -97,6 +99,7 @@ class _Candidate:
     rank: int | None
     announced: bool
     to_end: int
+    late: bool
 
 
 def telling_lines(facts: Facts, led: Collection[int] = (), *, sure: bool = False) -> list[TellingLine]:
@@ -148,7 +151,9 @@ def _candidates(facts: Facts, index: int, most: int) -> Iterator[_Candidate]:
             continue
         raw = line.encode("utf-8", "replace")
         who = own if own is not None else speaker(raw, peel(raw)).rank
-        yield _Candidate(index, at, line, said, who, above.rstrip().endswith(":"), len(lines) - 1 - place)
+        to_end = len(lines) - 1 - place
+        late = to_end < NEAR and at >= LATE * stream.summary.size
+        yield _Candidate(index, at, line, said, who, above.rstrip().endswith(":"), to_end, late)
         above = said
 
 
@@ -188,4 +193,4 @@ def _why(item: _Candidate) -> str:
         return "an exception"
     if harm_of_words(item.message) in _WORDS and not is_calm(item.line.encode("utf-8", "replace")):
         return "its words report trouble"
-    return "the line above announces it" if item.announced else "near the end of its log"
+    return "the line above announces it" if item.announced else "near the end of its log" if item.late else ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kb.diagnosis.confidence import Trait, confidence
+from kb.diagnosis.early_ends import exited_ranks
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.first_unexplained import Unexplained, first_unexplained
 from kb.diagnosis.nearest_faults import nearest_faults
@@ -52,6 +53,11 @@ _FAULT = FaultClass(
 )
 # an exception that may be about the figure that the run logged
 _OF_FIGURES = lazy_compile(r"(?i)\bnans?\b|\binf(?:inite)?\b|\bloss|gradient|finite|diverg|overflow|scale")
+_TROUBLE = "The quoted lines report trouble."
+_QUOTED = {  # by the kind of an event that need not report trouble
+    "end": "What is quoted came last from this process; it need not be the cause.",
+    "exit": "Only the exit of the process is reported.",
+}
 _SHOWN = 240  # maximum characters of the line in the summary
 MOST_ACCUSED = 4  # maximum number of silent ranks that a symptom accuses while all others wait
 
@@ -146,8 +152,13 @@ def _finding(found: Unexplained, facts: Facts, rulebook: Rulebook | None) -> Fin
     signals = tuple(_signal(found, at, line) for at, line in lines)
     where = _on(found).removeprefix(" on ") or "the process that failed"
     near = nearest_faults([message_of(found.event.line)], rulebook.rules if rulebook else ())
-    known = words_of(found, where, facts.streams[found.event.stream].summary.ref.uri, near)
     ranks = found.ranks | ({found.event.place.rank} if found.event.place.rank is not None else set())
+    exited = found.event.kind in ("end", "exit") and bool(found.event.name)
+    given = {
+        "exited": exited or (bool(ranks) and ranks <= exited_ranks(facts, Places(facts))),
+        "kernel": any(True for _ in facts.of_kind("kernel")),
+    }
+    known = words_of(found, where, facts.streams[found.event.stream].summary.ref.uri, near, given)
     fault = _class(UNKNOWN, rulebook)
     captures = {**known, "summary": _summary(found)}
     return Finding(_rule(found, known), fault, "root_cause", signals, None, captures, len(signals), frozenset(ranks))
@@ -182,7 +193,8 @@ def _on(found: Unexplained) -> str:
 
 def _summary(found: Unexplained) -> str:
     about = "" if found.exact else ABOUT
-    before = f"{about}{int(found.lead):,} s before the first symptom: " if found.lead and found.lead >= 1.0 else ""
+    told = found.event.timed and found.lead is not None and found.lead >= 1.0  # an earlier line's time says too little
+    before = f"{about}{int(found.lead or 0):,} s before the first symptom: " if told else ""
     said = message_of(found.event.line)[:_SHOWN]
     if found.event.kind in ("end", "exit"):
         status = f"it exited with status {found.event.name}" if found.event.name else ""
@@ -206,7 +218,7 @@ def _rule(found: Unexplained, known: Mapping[str, str]) -> Rule:
         status="stable",
         severity="high",
         summary="{summary}",
-        cause="No rule matches this failure. The quoted lines report trouble.",
+        cause=f"No rule matches this failure. {_QUOTED.get(found.event.kind, _TROUBLE)}",
         impact="The process ended or stopped working[if peers:; the other ranks lost it].",
         patterns=(),
         when=Name(""),

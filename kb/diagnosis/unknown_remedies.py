@@ -31,8 +31,13 @@ _FRAME = lazy_compile(
 )
 
 
-def words_of(found: Unexplained, where: str, source: str, near: Sequence[NearFault]) -> Mapping[str, str]:
-    """Return the values for the holes in the steps' texts. `where` is the rank or node, `source` the path of the log."""
+def words_of(
+    found: Unexplained, where: str, source: str, near: Sequence[NearFault], given: Mapping[str, bool]
+) -> Mapping[str, str]:
+    """Return the values for the holes in the steps' texts. `where` is the rank or node, `source` the path of the log.
+
+    `given`: whether the logs have the exit status of the process ("exited"), and a kernel log ("kernel").
+    """
     event = found.event
     frame = None if _LIBRARY.search(event.frame) else _FRAME.fullmatch(event.frame)
     searched = max(_MARKS.split(message_of(event.line)), key=len).strip()[:SEARCHED].strip()
@@ -50,6 +55,7 @@ def words_of(found: Unexplained, where: str, source: str, near: Sequence[NearFau
         "near": "; ".join(f"{item.fault} ({item.title}: {', '.join(item.shared[:3])})" for item in near),
         "nearest": near[0].fault if near else "",
         "elsewhere": "yes" if _ELSEWHERE.search(event.line) else "",
+        **{name: "yes" if holds else "" for name, holds in given.items()},
     }
     return {name: value for name, value in known.items() if value}
 
@@ -71,8 +77,12 @@ def steps(known: Mapping[str, str]) -> Iterator[RemediationStep]:
     if "near" in known:
         text = "Compare with the known faults that share the rarest words with these lines: {near}."
         yield _step("run_check", text, "signalbox rules list --fault {nearest}")
-    text = "If the lines do not explain it, collect the full log and the exit status of {where}, and the kernel log of its node."
-    yield _step("collect_evidence", text, "dmesg -T | tail -n 200")
+    status = "" if "exited" in known else "the exit status of {where} and "
+    if "kernel" not in known:
+        text = f"If the lines do not explain it, collect {status}the kernel log of {'its node' if status else 'the node of {where}'}."
+        yield _step("collect_evidence", text, "dmesg -T | tail -n 200")
+    elif status:
+        yield _step("collect_evidence", "If the lines do not explain it, collect the exit status of {where}.", None)
     if command is not None:
         yield RemediationStep("fix_code", _LEARN, "safe", command=_NEW_RULE)
 

@@ -44,7 +44,7 @@ def missing_among_waiting(
         return _silent_suspects(absent, _silent(layout.places.share(len(units))))
     if not quiet and len(units) > SEVERAL and (stopped := _only_stopped(layout)) is not None:
         return _silent_suspects(
-            [stopped], f"{layout.places.share(len(units) - 1)} timed out or lost a peer; this one said nothing"
+            [stopped], f"{layout.places.share(len(units) - 1)} timed out or lost a peer; this one reports none of that"
         )
     if not quiet or len(quiet) == len(units) or len(quiet) > max(1, FEW_QUIET * len(units)):  # without one that waits
         return _silent_nodes(waits, layout.places)

@@ -68,6 +68,35 @@ def test_the_last_words_of_native_code_count_where_a_signal_ended_it(last: str, 
     assert [end.event.line for end in ends] == ([last.strip()] if counts else [])
 
 
+def test_what_other_ranks_print_too_is_not_quoted() -> None:
+    """Only the rank's own words are, not a line of its progress that a peer's log has as well."""
+    own = "yard: opened gate 1\nyard: humidity of 0.3 here\nyard.cc:118 row cursor did not hold: 2056\n"
+    streams = (
+        scanned(own, BOOK, ref("logs/rank-2.log", 2)),
+        scanned("yard: opened gate 7\n" + LOST, BOOK, ref("logs/rank-0.log", 0)),
+        scanned(LAUNCHER.format(second=11, code=-6), BOOK),
+    )
+    known = Facts(Evidence(streams=streams))
+    places = Places(known)
+    symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
+    (end,) = early_ends(BadEvents(known, places), symptoms, [2])
+    assert [line for _, line in end.lines] == [
+        "yard.cc:118 row cursor did not hold: 2056",
+        "yard: humidity of 0.3 here",
+    ]
+
+
+def test_a_line_that_names_no_rank_and_reports_no_trouble_is_not_quoted() -> None:
+    """In a shared log, the banner of a start is not that of the rank whose last words follow it."""
+    log = "using world size: 3 of 3\nspool drained before marker 96, closing shop\n"
+    lost = "".join(f"[rank{rank}]: RuntimeError: Connection closed by peer 10.0.0.3\n" for rank in (0, 1))
+    known = Facts(Evidence(streams=(scanned(log + lost, BOOK),)))
+    places = Places(known)
+    symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
+    (end,) = early_ends(BadEvents(known, places), symptoms, [2])
+    assert [line for _, line in end.lines] == ["spool drained before marker 96, closing shop"]
+
+
 def test_a_bare_exit_counts_where_nothing_else_is_known() -> None:
     """The launcher's table is then all that names the rank."""
     known = Facts(Evidence(streams=(scanned(LAUNCHER.format(second=11, code=1), BOOK),)))

@@ -116,3 +116,12 @@ def test_a_run_that_may_be_healthy_shows_only_what_is_surely_trouble() -> None:
     assert [item.why for item in mild.indicators.events] == ["the last lines of this log"]
     assert told("the lamp was slow\n", sure=True) == []
     assert any("could not find" in item.what for item in grave.indicators.events)
+
+
+def test_only_a_line_near_the_end_of_its_log_is_said_to_be() -> None:
+    """The first line of a log is not, whatever else speaks for it."""
+    first, last = "WARNING: the host file 'gates' is not here\n", "WARNING: the lamp of 'silo' is not lit\n"
+    middle = "".join(f"opened gate {'abcdefgh'[n]}\n" for n in range(8))
+    shown = telling_lines(Facts(Evidence(streams=(scanned(first + middle + last, BOOK),))))
+    why = {item.line: item.why for item in shown}
+    assert (why[first.strip()], why[last.strip()]) == ("", "near the end of its log")

@@ -6,6 +6,8 @@ import re
 import shlex
 from dataclasses import replace
 
+import pytest
+
 from kb.diagnosis.engine import diagnose
 from kb.diagnosis.unknown import EFFECTS, UNKNOWN
 from kb.facts.evidence import Evidence
@@ -18,6 +20,18 @@ LOCKED = rule("locked", "deadlock", Pattern("line", literal="the gate is locked"
 PROBE = rule("probe", "code_bug", Pattern("line", literal="census mismatch of shards"), title="The census differs")
 BOOK = rulebook(OOM, CLOSED, LOCKED, PROBE)
 LOST = "".join(f"[rank{rank}]: 2026-11-03 04:12:40 RuntimeError: Connection closed by peer\n" for rank in (0, 1))
+EXITED = (
+    "------------------------------------------------------------\n"
+    "Root Cause (first observed failure):\n"
+    "[0]:\n"
+    "  time      : 2026-11-03_04:12:50\n"
+    "  host      : node-a\n"
+    "  rank      : 2 (local_rank: 2)\n"
+    "  exitcode  : 33 (pid: 4711)\n"
+    "  error_file: <N/A>\n"
+    "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html\n"
+    "============================================================\n"
+)
 RAISED = (
     "[rank2]: Traceback (most recent call last):\n"
     '[rank2]:   File "/home/user/lm/gates.py", line 13, in open_gate\n'
@@ -56,6 +70,12 @@ def test_the_lead_is_exact_only_if_every_symptom_has_a_time() -> None:
     )
     undated = diagnose(Evidence(Job(world_size=3), streams=streams), BOOK)
     assert undated.summary.startswith("Unknown failure on rank 2, about 10 s before the first symptom: ")
+
+
+def test_a_line_without_a_time_of_its_own_has_no_lead() -> None:
+    """The time of an earlier line does not tell how long before the symptom it came."""
+    found = report("[rank0]: 2026-11-03 04:12:30 step 40 loss 2.1\n" + RAISED + LOST)
+    assert found.summary.startswith("Unknown failure on rank 2: ")
 
 
 def test_a_known_cause_keeps_its_place() -> None:
@@ -115,6 +135,23 @@ def test_a_line_that_refers_to_another_log_is_not_searched_for() -> None:
     assert "refers to another log" in first.text
     assert first.command is None
     assert not second.text.startswith("Ask")
+
+
+@pytest.mark.parametrize(
+    ("ending", "asked"),
+    [
+        ("", "collect the exit status of rank 2 and the kernel log of its node."),
+        ("04:12:50 rank 1 exit status 1\n", "collect the exit status of rank 2 and the kernel log of its node."),
+        ("04:12:50 rank 2 exit status 12\n", "collect the kernel log of the node of rank 2."),
+        (EXITED, "collect the kernel log of the node of rank 2."),
+    ],
+)
+def test_only_what_the_logs_lack_is_to_be_collected(ending: str, asked: str) -> None:
+    """The exit status of the rank is in the report of its launcher, or in a line of the script that started it."""
+    steps = report(RAISED + LOST + ending).diagnoses[0].remediation
+    assert [item.text for item in steps if item.action == "collect_evidence"] == [
+        f"If the lines do not explain it, {asked}"
+    ]
 
 
 def test_a_rule_for_it_can_be_made_with_one_command() -> None:
