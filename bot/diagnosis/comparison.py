@@ -23,6 +23,7 @@ from kb.anomalies.analyse import RunFindings, find_anomalies, shown
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
+from kb.anomalies.time.failed_step import bounded
 from kb.diagnosis.engine import identified
 from kb.diagnosis.quotes import SHOWN_LINES
 from kb.diagnosis.telling_lines import MANY, form_of
@@ -145,14 +146,16 @@ def with_lines_of(more: Indicators, report: Report, *, filtered: bool) -> Indica
 def without_estimates(more: Indicators, report: Report) -> Indicators:
     """Return indicators whose stage is that of the failure's own lines, if they show one, for these say more than an estimate.
 
-    Of a known failure without a logged step, no step is estimated: the number may count something else.
+    Of a known failure without a logged step, no step is estimated: the number may count something else. No estimated step
+    is beyond what the logs allow.
     """
     stage = report.diagnoses[0].stage if report.diagnoses else None
     if stage and more.stages:
         more = replace(more, stages=(Indicator(stage, "the stage of the failure"),))
     if report.verdict == "fault" and report.progress.last_iteration is None:
         return replace(more, stages=more.stages if stage else (), iterations=())
-    return more
+    stage = more.stages[0].what if more.stages else None
+    return replace(more, iterations=bounded(more.iterations, report.progress, stage))
 
 
 def _state(state: str | None, report: Report, job: Job) -> str | None:

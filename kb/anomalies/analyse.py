@@ -38,6 +38,7 @@ from kb.anomalies.runs.baseline_diff import (
     out_of_order,
 )
 from kb.anomalies.time.change_step import StepChange, StepCourse, changes, course_of, is_stalled, step_at, step_named
+from kb.anomalies.time.failed_step import ESTIMATED, TURNED
 from kb.anomalies.time.repeating import RepeatingSteps, repeating_steps
 from kb.anomalies.time.run_end import RunEnding
 from kb.anomalies.time.stack_stage import stage_in_stacks
@@ -375,7 +376,7 @@ def shown(found: RunFindings) -> Indicators:
         for differing_setting in found.unlike[:MOST_UNLIKE]
     ]
     stages = (Indicator(found.stage, "estimated stage of the failure"),) if found.stage else ()
-    steps = (Indicator(str(found.step), "estimated step of the failure"),) if found.step is not None else ()
+    steps = (Indicator(str(found.step), TURNED if found.turn else ESTIMATED),) if found.step is not None else ()
     return Indicators(tuple(events), tuple(nodes), stages, steps, found.compared_with)
 
 

@@ -48,6 +48,9 @@ _MPI_STACK = 1500  # bytes of such a stack, at most
 _SAYS_NOTHING = lazy_compile(
     r"terminate called without an active exception|\) ERR\d{5} [A-Z]{2,8} call \w{2,8} api failed"
 )
+_TRIES_AGAIN = lazy_compile(
+    r"(?i)\b(?:will|going to) (?:be )?(?:retr(?:y|ied)|tr(?:y|ied) again)\b|\b(?:retrying|trying again)\b(?! (?:failed|gave))"
+)
 _WORTH: Mapping[Kind, int] = {"exception": 0, "fatal": 0, "crash": 1, "error": 2, "end": 3, "exit": 3}
 
 
@@ -165,6 +168,8 @@ class _Search:
             return True
         if event.kind == "error" and stream.iteration(event.offset) is not None and from_tracker(event.line):
             return True
+        if event.kind == "exception" and self._was_retried(event):
+            return True
         alone = stream.summary.ref.resource.rank is not None or self._is_no_rank(event)
         if alone and stream.steps_after(event.offset):
             return True
@@ -188,6 +193,19 @@ class _Search:
             if calm == most:
                 break
         return calm
+
+    def _was_retried(self, event: BadEvent) -> bool:
+        """Whether the line above an exception announces another try, and its rank lived to report a symptom of its own."""
+        rank, low = event.place.rank, event.span[0]
+        lived = any(
+            item.stream == event.stream and item.offset >= event.span[1] and self._symptoms.rank(item) == rank
+            for item in self._symptoms.signals
+        )
+        if rank is None or not lived:
+            return False
+        own = (item for item in self._bad.tail(event.stream) if low - _RIGHT_ABOVE < item.offset < low)
+        said = [item for item in own if self._places.place(item.stream, item.resource).rank == rank]
+        return bool(said) and _TRIES_AGAIN.search(said[-1].message) is not None
 
     def _recurs(self, event: BadEvent) -> bool:
         """Whether the same error was printed earlier without harm, or by many ranks."""

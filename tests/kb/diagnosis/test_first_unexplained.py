@@ -64,6 +64,23 @@ def test_an_error_that_the_run_survived_is_none() -> None:
     assert first((ref("logs/rank-2.log", rank=2), own), lost(0) + lost(1)) is None
 
 
+def test_an_exception_that_is_tried_again_is_none() -> None:
+    """Its rank lived to lose a peer; without a later word of the rank, or of another try, it may have ended there."""
+    raised = (
+        "[rank2]: 2026-11-03 04:12:30 WARNING push of census failed{}\n"
+        "[rank2]: Traceback (most recent call last):\n"
+        '[rank2]:   File "/home/user/lm/gates.py", line 13, in push\n'
+        '[rank2]:     raise GateShut("gate 4")\n'
+        "[rank2]: gates.GateShut: gate 4\n"
+    )
+    again, once = raised.format(", will retry (1/5)"), raised.format("")
+    assert first(again + lost(0) + lost(2)) is None
+    for text in (again + lost(0) + lost(1), once + lost(0) + lost(2)):
+        found = first(text)
+        assert found is not None
+        assert "GateShut" in found.event.line
+
+
 def test_threads_left_at_exit_do_not_lead_over_an_error() -> None:
     """Such a line has no time of its own and says nothing; if it is all there is, it still counts."""
     ended = (ref("logs/rank-1.log", rank=1), STEPS[:200] + "terminate called without an active exception\n")
