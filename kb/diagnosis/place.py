@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kb.diagnosis.context.activities import activity, computes, start_activity
+from kb.diagnosis.context.activities import activity, computes, saves_named, start_activity
 from kb.diagnosis.context.attempt import of_attempt, precedes_start
 from kb.diagnosis.findings import Finding, chain_span
-from kb.diagnosis.ranking import STOPS, Ranked, precedes
+from kb.diagnosis.ranking import STOPS, UNKNOWN_CAUSE, Ranked, precedes
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
 from kb.facts.log.chained_exceptions import structure_start
 from kb.facts.log.stages import LONG_SINCE
 from kb.facts.log.stream_facts import PROGRESS_AFTER
 from kb.facts.patterns.signals import Signal
 from kb.facts.steps.epoch_counts import epoch_of, furthest
-from kb.facts.steps.training_series import counts_few, shows_a_step
+from kb.facts.steps.training_series import BAR, counts_few, shows_a_step
 from kb.model import Phase, ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
 from kb.report import Diagnosis, Progress
@@ -67,7 +67,11 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
     begun = _has_stepped(first, facts)
     announced = stage == "iterating" and not begun  # the line before the loop, or its bar at 0, shows no step
     shown = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts)
-    stage = _of_checkpoints(shown or (None if announced else stage), best)
+    if shown is None and best.fault.id == UNKNOWN_CAUSE and not first.survived:
+        shown = _by_waiting(first, facts)
+    if shown is None and (announced or (stage == "iterating" and _all_stepped(first, facts))):
+        stage = None
+    stage = _of_checkpoints(shown or stage, best)
     return stage, _last_step(first, step, facts) if begun else None
 
 
@@ -97,7 +101,9 @@ def ended_in(
     if best.stage is None and best.role != "root_cause":
         return done
     if best.stage is None:
-        return replace(done, stage=None) if precedes_start(ranked[0].best.first, facts) else done
+        first = ranked[0].best.first
+        over = done.stage == "iterating" and _all_stepped(first, facts)
+        return replace(done, stage=None) if over or precedes_start(first, facts) else done
     return replace(done, stage=best.stage)
 
 
@@ -149,6 +155,28 @@ def _by_others(best: Finding, first: Signal, facts: Facts) -> Stage | None:
     return next(filter(None, (_by_frames(signal, facts) for signal in raised)), None)
 
 
+def _by_waiting(first: Signal, facts: Facts) -> Stage | None:
+    """Return the stage in which the other ranks lost the rank of a line that has no frames; None if they name several.
+
+    Of an exception after the line, or in another log, that nothing was logged behind.
+    """
+    if facts.streams[first.stream].in_traceback(first.offset):
+        return None
+    raised = (
+        (stream, exception)
+        for index, stream in enumerate(facts.streams)
+        for exception in stream.exceptions
+        if (index != first.stream or exception.offset > first.offset)
+        and stream.steps_after(exception.offset) == 0
+        and not stream.lived_with(exception.offset)
+    )
+    shown = {
+        activity(_called_first(exception), evaluates=stream.in_evaluation(structure_start(exception)))
+        for stream, exception in raised
+    } - {None}
+    return shown.pop() if len(shown) == 1 else None
+
+
 def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None:
     """Return the stage of a start that the frames of a traceback show, if its program has logged no step.
 
@@ -181,6 +209,12 @@ def _has_stepped(signal: Signal, facts: Facts) -> bool:
     return any(shows_a_step(point) for other in facts.streams for point in other.points)
 
 
+def _all_stepped(signal: Signal, facts: Facts) -> bool:
+    """Whether the attempt of a line has logged its last planned step, so that no step need have been running; bars count epochs."""
+    last = of_attempt(signal, facts).last_point()
+    return last is not None and last.format != BAR and not facts.in_epochs and None is not last.step == last.total
+
+
 def _of_launched(raised: Sequence[Structure], *, long: bool) -> Stage | None:
     """Return the stage of exceptions after the launcher's lines: what its program raised before it called its model is a start.
 
@@ -206,7 +240,8 @@ def _innermost_first(exception: Structure) -> list[str]:
 
 def _called_first(exception: Structure) -> list[str]:
     """Return the frames of an exception, innermost first, behind the function that refused its arguments, which has no frame."""
-    frames = _innermost_first(exception)
+    shown = (line.partition("\t") for line in str(exception.fields.get("sources") or "").splitlines())
+    frames = saves_named(_innermost_first(exception), {place: source for place, _, source in shown})
     refused = _REFUSES.search(exception.line) if exception.fields.get("type") == "TypeError" else None
     return [f"{frames[0].rpartition(' in ')[0]} in {refused['function']}", *frames] if refused and frames else frames
 

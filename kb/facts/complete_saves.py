@@ -41,13 +41,33 @@ def last_complete_save(facts: Facts) -> int | None:
 
 
 def _step_of(item: Structure, stream: StreamFacts) -> int | None:
-    stated = item.fields.get("iteration")
+    stated: object = item.fields.get("iteration")
+    if stated is None and item.fields.get("event") == "save_end":
+        stated = _begun(item, stream)
     if stated is None:
         return stream.run_iteration(item.offset)
     try:
         return int(str(stated))
     except ValueError:
         return None
+
+
+def _begun(end: Structure, stream: StreamFacts) -> object:
+    """Return the step that the begin of the save states that a line ends, if that line states none; None if it does not.
+
+    A path says which of several saves ends; without one it is the last that began since the last logged step.
+    """
+    path, step = end.fields.get("path"), stream.run_iteration(end.offset)
+    begun = [
+        item
+        for item in stream.checkpoints
+        if item.offset < end.offset
+        and item.fields.get("event") == "save_begin"
+        and (path is None or item.fields.get("path") == path)
+        and not _SCHEDULED.search(item.line)
+        and stream.run_iteration(item.offset) == step
+    ]
+    return begun[-1].fields.get("iteration") if begun else None
 
 
 def _went_on(item: Structure, number: int, stream: StreamFacts) -> bool:

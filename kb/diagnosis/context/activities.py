@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kb.diagnosis.context.own_frame import LIBRARY
 from kb.model import Stage
@@ -19,7 +19,7 @@ _EVALUATES = lazy_compile(
     r"|lightning\S{0,80}/loops/(?:\w{1,40}/)?(?:evaluation|prediction)_\w{1,40}\.py:\d{1,6} in "
 )
 # of the run's own code; libraries switch a model's mode, or compute an expression, with it
-_OWN_EVALUATION = lazy_compile(r" in eval$")
+_OWN_EVALUATION = lazy_compile(r" in (?:(?!(?:set|to|switch|safe|literal|lazy|pre|post)_)[a-z]\w{0,30}_)?eval$")
 # what validates settings and records evaluates nothing
 _OF_SETTINGS = lazy_compile(
     r"(?i)(?:config|cfg|schema|settings|arguments|pydantic|omegaconf|hydra|marshmallow|attrs?/)[^:]{0,60}:\d"
@@ -30,6 +30,11 @@ _SAVES = lazy_compile(
     r"|(?:serialization|checkpoint\w*|safetensors)\S{0,80}:\d{1,6} in (?:async_)?save$"
     r"|distributed/checkpoint/\S{1,80}:\d{1,6} in _?(?:save|write)\w{0,40}$"
     r"|numpy/lib/\S{1,40}:\d{1,6} in _?savez?(?:_compressed)?$"
+)
+# a bare `save` may write a plot or a table: what its caller passes says what it saves
+_SAVE = lazy_compile(r" in _?save$")
+_PASSES_STATE = lazy_compile(
+    r"\bsave\([^\n]{0,120}?(?:\b(?:\w{1,30}_)?(?:model|optimizer|optim|opt|state_dict|train_state)\b|check_?point|ckpt)"
 )
 _LOADS = lazy_compile(
     r" in _?(?:load_(?:\w{1,40}_)?(?:checkpoint|ckpt)|load_from_checkpoint|resume_from_checkpoint)$"
@@ -115,6 +120,20 @@ def activity(frames: Sequence[str], *, evaluates: bool = False) -> Stage | None:
         called = called or _COMPUTES.search(frame) is not None
         predicts = predicts or _PREDICTS.search(frame) is not None
     return None
+
+
+def saves_named(frames: Sequence[str], sources: Mapping[str, str]) -> list[str]:
+    """Return frames in which a bare `save` that is given a model, its state or a checkpoint's name is `save_checkpoint`.
+
+    `frames`: as for `activity`. `sources`: the line of source of each frame, if known.
+    """
+    called = zip(frames, [*frames[1:], ""], strict=False)
+    return [
+        f"{frame.rpartition(' in ')[0]} in save_checkpoint"
+        if _SAVE.search(frame) and _PASSES_STATE.search(sources.get(caller, ""))
+        else frame
+        for frame, caller in called
+    ]
 
 
 def computes(frames: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from kb.facts.job_facts import Facts
 from kb.facts.patterns.signals import Signal
+from kb.facts.steps.training_series import BAR
 from kb.model import ProgressPoint
 
 EXPLODED = 100.0  # factor over the least loss before, from which on a finite loss is already lost
@@ -51,7 +52,7 @@ def _broken(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
     ends = next((at for at in range(len(losses) - 1, -1, -1) if _finite(losses[at])), -1) + 1
     if ends == len(losses):  # the last one is finite
         return {}
-    before = [point for point in losses[:ends] if _finite(point)]
+    before = _without_redrawn([point for point in losses[:ends] if _finite(point)])
     if not before:
         return {"loss": "never_finite", "bad_at": _place(losses[0])}
     at_times = _at_times(losses)
@@ -65,6 +66,15 @@ def _broken(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:
     onset = before[calm + 1] if calm + 1 < len(before) else losses[ends]
     exploded = {"loss": "exploded", "good_at": _place(before[calm]), "bad_at": _place(onset)}
     return {**exploded, **_course(dict.fromkeys((before[calm], before[-1])), losses[ends])}
+
+
+def _without_redrawn(losses: Sequence[ProgressPoint]) -> list[ProgressPoint]:
+    """Return the points without those of a bar that was redrawn at a later step with the loss of the one before."""
+    return [
+        point
+        for before, point in zip([None, *losses], losses, strict=False)
+        if before is None or point.format != BAR or point.loss != before.loss
+    ]
 
 
 def _at_times(losses: Sequence[ProgressPoint]) -> Mapping[str, str]:

@@ -134,7 +134,7 @@ _CHECKPOINTS = (
     _form(
         "save_begin",
         r"Saving the checkpoint|Saving a (?:full|model only) checkpoint",
-        rb"Saving (?:the|a full|a model only) checkpoint(?:.{0,40}? step {0,4}(?P<iteration>\d{1,12}))?",
+        rb"Saving (?:the|a full|a model only) checkpoint(?:.{0,60}?[ (,]step[ =:]{0,4}(?P<iteration>\d{1,12}))?",
     ),
     _form("save_begin", "Saving current state to ", rb"Saving current state to " + _PATH),
     _form("save_begin", r"\[Torch\] Saving ", rb"\[Torch\] Saving (?P<path>\S{1,400}?)(?:\.\.\.)?(?:\s|$)"),

@@ -11,7 +11,7 @@ from kb.facts.evidence import Evidence
 from kb.model import Job, Stage
 from kb.report import Report
 from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern
-from tests.support.kb_samples import ref, rule, rulebook, scanned
+from tests.support.kb_samples import CLOSED, OOM, ref, rule, rulebook, scanned
 
 BOOK = rulebook(
     rule("own", "code_bug", Pattern("e", exception=ExceptionTest("KeyError|OSError"))),
@@ -72,6 +72,53 @@ def test_a_traceback_names_the_stage(function: str, path: str, expected: Stage) 
     """By the function that runs, whatever was logged last; the phase of the run names the same stage."""
     report = report_of(STEPS + LAST + raised(function, path=path))
     assert (report.diagnoses[0].stage, report.progress.stage) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "expected"),
+    [
+        ("save", "p = save(model, opt, step, rank, cfg)", "saving"),
+        ("save", 'fabric.save(f"ckpt/run-{step}.ckpt", state)', "saving"),
+        ("save", "figure.save(path)", "iterating"),
+        ("write", "p = save(model, opt)", "iterating"),
+        ("dice_eval", "dice_eval(model)", "evaluating"),
+        ("literal_eval", "literal_eval(text)", "iterating"),
+    ],
+)
+def test_what_a_call_passes_names_the_stage(function: str, call: str, expected: Stage) -> None:
+    """A bare `save` saves a checkpoint where it is given a model, its state, or a checkpoint's name."""
+    report = report_of(STEPS + LAST + raised(function).replace("run()", call))
+    assert (report.diagnoses[0].stage, report.progress.stage) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("functions", "expected"),
+    [
+        (("save_checkpoint", "save_model"), "saving"),
+        (("save_checkpoint", "go"), "saving"),
+        (("save_checkpoint", "evaluate"), None),
+    ],
+)
+def test_the_ranks_that_waited_name_the_stage_of_a_line_without_frames(
+    functions: tuple[str, str], expected: Stage | None
+) -> None:
+    """They lost the rank there, if they name the same one."""
+    book = rulebook(OOM, CLOSED)
+    lost = [raised(name, "RuntimeError: Connection closed by peer") for name in functions]
+    text = (
+        STEPS + LAST + "[rank2]: ERROR spindle 2 holds its thread\n" + lost[0] + lost[1].replace("[rank1]", "[rank0]")
+    )
+    report = diagnose(Evidence(Job(world_size=3), streams=(scanned(text, book, ref("logs/train.log")),)), book)
+    assert report.diagnoses[0].fault == "unknown"
+    assert report.diagnoses[0].stage == expected
+
+
+def test_behind_the_last_planned_step_no_step_need_have_been_running() -> None:
+    """What failed may be a save, an evaluation or a summary."""
+    ended = STEPS + LAST + "iteration     60/   60 | lm loss: 2.060E+00\n"
+    report = report_of(ended + raised("main"))
+    assert (report.diagnoses[0].stage, report.progress.stage) == (None, None)
+    assert report_of(ended + raised("training_step")).progress.stage == "iterating"
 
 
 def test_the_outer_frames_of_a_chain_name_the_stage() -> None:

@@ -40,3 +40,11 @@ def test_a_removed_checkpoint_is_no_place_to_resume_from() -> None:
     text = STEPS + TRAINER.format(30) + LAST + MORE + TRAINER.format(43) + "Deleting old checkpoint out/checkpoint-30\n"
     assert report_of(text + raised("go")).progress.last_checkpoint == 43
     assert report_of(text.replace(TRAINER.format(43), "") + raised("go")).progress.last_checkpoint is None
+
+
+def test_the_end_of_a_save_has_the_step_of_its_begin() -> None:
+    """Steps are logged less often than one is saved, and the line of the end states none."""
+    begin, end = "Saving the checkpoint (or staging). step=37\n", "Finished saving the checkpoint in 0.43 seconds.\n"
+    twice = STEPS + begin + begin + end + end + LAST + MORE + raised("go")
+    assert report_of(twice).progress.last_checkpoint == 37
+    assert report_of(STEPS + begin.replace(" step=37", "") + end + LAST + raised("go")).progress.last_checkpoint == 35

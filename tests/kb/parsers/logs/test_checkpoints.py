@@ -71,6 +71,7 @@ CHECKPOINTS = [
     (b"Restoring states from the checkpoint path at /c/e1.ckpt", "load_begin", None, "/c/e1.ckpt"),
     (b"Restored all states from the checkpoint at /c/e1.ckpt", "load_end", None, "/c/e1.ckpt"),
     (b"root - INFO - Saving the checkpoint (or staging if async is enabled).", "save_begin", None, None),
+    (b"- Saving the checkpoint (or staging if async is enabled). step=750", "save_begin", 750, None),
     (b"root - INFO - Saving a full checkpoint at last step, step 750.", "save_begin", 750, None),
     (
         b"root - INFO - Finished saving the checkpoint (or staging if async is enabled) in 9.31 seconds.",
