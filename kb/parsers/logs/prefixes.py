@@ -86,6 +86,7 @@ _PIECE = lazy_compile(
     rb"|\[(?:[\w.@-]{1,80},)?(?:mpirank:)?(?P<mpi>\d{1,6})(?:,(?P<mpi_at>[\w.-]{1,64}))?\](?:\[(?P<mpi_host>[\w.-]{1,64}):(?P<mpi_pid>\d{1,9})\])?<std(?:out|err|diag)>: ?"
     rb"|\[pod/(?P<pod>[\w.-]{1,80})(?:/[\w.-]{1,80})?\] ?"
     rb"|\[ {0,7}\d{1,9}\.\d{6}\](?P<dmesg> )"
+    rb"| {0,6}\d{1,6}: (?=slurmstepd-[A-Za-z])"  # it labels as task 0 what the daemon says of the whole step
     rb"| {0,6}(?P<srun>\d{1,6}):(?:[ \t]|(?=[\r\n])|\Z)"
     rb"|\d{1,7}\.\d{1,4}s\t(?P<kaggle>\d{1,9})\t"
     rb"|\((?:[\w.:-]{1,80}(?:\((?:rank=(?P<worker_rank>\d{1,6}))?[^()\n]{0,60}\))?[ ,] ?)?(?:rank=(?P<ray_rank>\d{1,6}),? )?"
