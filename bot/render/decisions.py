@@ -55,6 +55,13 @@ def decided(report: Report) -> str:
         return f"{_unfailed_advice(report)}."
     if decision.why.endswith(COMPLETED) and decision.advice == "fix_first":
         return "No restart needed. Fix the cause before the next run."
+    if decision.advice == "wait" and report.diagnoses and report.diagnoses[0].fault == "preempted":
+        resumed = (
+            ""
+            if decision.from_checkpoint is None
+            else f", and it can resume from checkpoint {decision.from_checkpoint}"
+        )
+        return f"Don't requeue the job: its scheduler starts it again{resumed}.{_lost(decision)}"
     running = _while_it_runs(report)
     head = running or _head(report) or _unadvised(report)
     names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))

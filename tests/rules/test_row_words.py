@@ -246,3 +246,73 @@ def test_an_interrupt_behind_lines_of_nan_is_not_nothing(engine: Matcher) -> Non
         assert (report.decision.advice == "fix_first") == broken
         assert ("numerics" in found.lies_in) == broken
         assert ("If this was not intended" in steps_of(found)) != broken
+
+
+def test_no_search_for_a_stack_that_no_log_has(engine: Matcher) -> None:
+    """The C library prints one line about its heap; what to look for is only named where a process printed more."""
+    bare = "rank 1 step 12 loss 2.9\nfree(): invalid pointer\n"
+    stack = 'Fatal Python error: Aborted\n\nCurrent thread 0x00007f (most recent call first):\n  File "/opt/llm/fit.py", line 3 in <module>\n'
+    assert "grep" not in steps_of(words(engine, "heap-corruption", bare))
+    assert "PYTHONFAULTHANDLER" in steps_of(words(engine, "heap-corruption", bare))
+    assert "grep" in steps_of(words(engine, "heap-corruption", bare + stack))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd-n4: error: *** JOB 812 ON n4 CANCELLED AT 2026-02-03T10:00:00 DUE TO JOB REQUEUE ***\n",
+        "[2026-02-03T10:00:00] preempted JobId=812 has been requeued to reclaim resources for JobId=813\n",
+    ],
+)
+def test_a_job_that_slurm_has_put_back_is_not_submitted_again(engine: Matcher, line: str) -> None:
+    """A second copy would use the same checkpoints; nobody has put back a job that was preempted and killed."""
+    killed = "slurmstepd-n4: error: *** JOB 812 ON n4 CANCELLED AT 2026-02-03T10:00:00 DUE TO PREEMPTION ***\n"
+    reports = [
+        diagnose(evidence_of(KNOWN, engine, {"job.log": text.encode()}), KNOWN.rulebook) for text in (line, killed)
+    ]
+    assert [item.decision.advice for item in reports] == ["wait", "requeue"]
+    assert "Restart" not in steps_of(words(engine, "slurm-preempted", line))
+
+
+def test_clients_of_a_store_are_processes(engine: Matcher) -> None:
+    """How many nodes they are on is not said; the launcher's own rendezvous counts nodes and has an endpoint."""
+    error = "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. 3/8 clients joined."
+    store = words(engine, "rendezvous-timeout", raised(error))
+    assert "3/8 processes" in store.summary
+    assert "node" not in f"{store.title} {store.summary} {store.lies_in} {steps_of(store)}"
+    frame = "lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/dynamic_rendezvous.py"
+    error = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
+    launcher = steps_of(words(engine, "rendezvous-timeout", raised(error, frame, "run")))
+    assert "--rdzv-endpoint" in launcher
+    assert "MASTER_" not in launcher
+
+
+def test_autocast_is_no_remedy_for_float64(engine: Matcher) -> None:
+    """It leaves such tensors as they are."""
+    error = "RuntimeError: mat1 and mat2 must have the same dtype, but got {} and Float"
+    assert "under autocast" in steps_of(words(engine, "tensor-dtype-mismatch", raised(error.format("Half"))))
+    double = steps_of(words(engine, "tensor-dtype-mismatch", raised(error.format("Double"))))
+    assert "under autocast" not in double
+    assert "float64" in double
+
+
+def test_what_weights_only_refused_is_named_or_not(engine: Matcher) -> None:
+    """An operand is no object that can be allowed, and the words of the message itself are none either."""
+    error = (
+        "_pickle.UnpicklingError: Weights only load failed. We changed the default value of the `weights_only` argument"
+        " in `torch.load` from `False` to `True`.\n\tWeightsUnpickler error: {}\n"
+    )
+    operand = steps_of(words(engine, "weights-only-refused", raised(error.format("\n\nUnsupported operand 80"))))
+    assert "allowlist" not in operand
+    assert "file is whole" in operand
+    named = "Unsupported global: GLOBAL fit.config.Settings was not an allowed global by default."
+    found = steps_of(words(engine, "weights-only-refused", raised(error.format(named))))
+    assert "allowlist fit.config.Settings" in found
+    assert "weights_only and" not in found
+
+
+def test_the_check_of_a_wrapper_is_the_failing_line(engine: Matcher) -> None:
+    """It may stand behind the loop, where a batch does not reach it."""
+    error = "AttributeError: 'DistributedDataParallel' object has no attribute 'best_score'"
+    step = words(engine, "wrapped-module-attribute", raised(error)).remediation[0]
+    assert "batch" not in (step.verify or "")

@@ -27,7 +27,11 @@ from kb.facts.patterns.signals import Signal
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import kept_lines, lines_between, tail_lines
 
-_DUMPED = lazy_compile(r"\(core dumped\)")  # a shell's line, which no frames follow
+# lines that no frames follow: a shell's, and those of the C library about its heap
+_ALONE = lazy_compile(
+    r"\(core dumped\)|\b(?:double free or corruption|corrupted (?:size|double-linked)|(?:free|malloc|realloc|malloc_consolidate|munmap_chunk)\(\): )"
+    r"|\*\*\* (?:stack smashing|buffer overflow) detected"
+)
 # frames as MPI, UCX, TVM, gdb and the C library print them
 _FRAMES = lazy_compile(r"#\d{1,3} |\[ ?\d{1,3}\] /|==== backtrace|\b\d{1,3} {1,8}0x[0-9a-f]{6,}|\(\+0x[0-9a-f]{2,12}\)")
 _NEAR = 4096  # bytes from the line that announces a download to that of its failure
@@ -102,7 +106,7 @@ def _shows_stack(facts: Facts) -> bool:
     """Whether the logs hold what a process prints of its own crash, often with frames, or lines that look like frames."""
     if facts.structures("stack_dump"):
         return True
-    if any(not _DUMPED.search(item.line) for _, item in facts.structures("native_crash")):
+    if any(not _ALONE.search(item.line) for _, item in facts.structures("native_crash")):
         return True
     kept = (line for stream in facts.of_kind("job") for _, line in tail_lines(stream.summary))
     return any(_FRAMES.search(line) for line in kept)

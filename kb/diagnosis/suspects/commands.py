@@ -23,6 +23,8 @@ WHAT_TO_PUT_IN: Mapping[str, str] = {
     "<checkpoint>": "the checkpoint's path",
     "<checkpoint folder>": "the folder that checkpoints are saved to",
     "<dataset>": "the path of the dataset, without its ending",
+    "<endpoint host>": "the host of the launcher's --rdzv-endpoint",
+    "<endpoint port>": "its port",
     "<environment>": "the path of the environment",
     "<file>": "the file that the traceback leads to",
     "<file.so>": "the library that the message names",

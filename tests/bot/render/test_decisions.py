@@ -129,3 +129,13 @@ def test_nobody_knows_whether_a_cancelled_job_is_still_wanted():
     report = replace(_report("stopped", "CANCELLED", Decision("none")), verdict="fault")
     first = replace(FALLEN_GPU.diagnoses[0], fault="cancelled")
     assert decided(replace(report, diagnoses=(first,))).startswith("Nothing to fix in the run. Start it again only if")
+
+
+def test_a_job_that_its_scheduler_starts_again_is_left_to_it():
+    """What lies outside the job is waited for; a job that is back in the queue is started by nobody else."""
+    again = _report("stopped", None, Decision("wait", from_checkpoint=40), "preempted")
+    assert (
+        decided(again) == "Don't requeue the job: its scheduler starts it again, and it can resume from checkpoint 40."
+    )
+    outside = decided(_report("failed", None, Decision("wait"), "storage_fault"))
+    assert outside == "Don't requeue yet. Wait for the external problem to clear."
