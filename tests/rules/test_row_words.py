@@ -316,3 +316,25 @@ def test_the_check_of_a_wrapper_is_the_failing_line(engine: Matcher) -> None:
     error = "AttributeError: 'DistributedDataParallel' object has no attribute 'best_score'"
     step = words(engine, "wrapped-module-attribute", raised(error)).remediation[0]
     assert "batch" not in (step.verify or "")
+
+
+def test_a_message_that_came_too_long_over_gloo_accuses_no_collective(engine: Matcher) -> None:
+    """The receiver reports it, of a collective or of a send; what TORCH_DISTRIBUTED_DEBUG compares are collectives."""
+    line = "[enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 2048 vs 1024.\n"
+    found = words(engine, "c10d-collective-mismatch", line)
+    assert "different collectives" not in f"{found.title} {found.summary}"
+    assert "If the call is a collective" in steps_of(found)
+    timed_out = raised(
+        "RuntimeError: gloo/unbound_buffer.cc:78] Timed out waiting 12000ms for recv operation to complete"
+    )
+    assert "collective" not in steps_of(words(engine, "gloo-timeout", timed_out))
+
+
+def test_the_address_that_the_line_states_is_the_one_to_test(engine: Matcher) -> None:
+    """Nobody needs to look for it."""
+    line = "fetch url=https://models.depot.example/v1/base.json failed: <urlopen error [Errno -2] Name or service not known>\n"
+    found = steps_of(words(engine, "http-connection-failed", line))
+    assert "curl -sI https://models.depot.example" in found
+    assert "Find the address" not in found
+    bare = raised("urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>")
+    assert "Find the address" in steps_of(words(engine, "http-connection-failed", bare))
