@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bot.cli.console import complain, refuse, say_table
-from bot.render.text_format import many
 from kb.errors import Fault, SignalboxError
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ def load_rule_base(folder: Path | None, site: Path | None = None) -> Knowledge:
 
     known = knowledge(folder, site)
     if known.faults:
+        from bot.render.text_format import many
+
         complain(f"{many(len(known.faults), 'error')} in rule files; see `signalbox rules lint`")
     return known
 
