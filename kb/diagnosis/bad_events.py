@@ -6,6 +6,7 @@ Only a line's form counts here; kb.diagnosis.first_unexplained decides whether a
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -162,7 +163,8 @@ class BadEvents:
 
     def _of_launcher(self, index: int, low: int, high: float) -> bool:
         """Whether a line with a level is the report of a launcher, which repeats the command before the status."""
-        return any(low <= offset < high for offset in self._reports.get(index, ()))
+        reports = self._reports.get(index, ())
+        return bisect_left(reports, low) < bisect_left(reports, high)
 
     def of_line(self, kind: Kind, item: TailLine, name: str = "") -> BadEvent:
         """Return a line of a tail as an event."""
@@ -216,7 +218,7 @@ class BadEvents:
         """The offsets at which launchers report the end of a process, by stream."""
         found: dict[int, list[int]] = {}
         for index, item in self.facts.structures("launcher_exit"):
-            found.setdefault(index, []).append(item.offset)
+            insort(found.setdefault(index, []), item.offset)
         return found
 
     def _time_near(self, index: int, offset: int) -> float | None:

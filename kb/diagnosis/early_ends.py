@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from kb.anomalies.core.severity_words import harm, skeleton
 from kb.diagnosis.bad_events import BadEvent, BadEvents, TailLine, is_harmless, is_stack, tells_of_others
@@ -221,9 +222,16 @@ class _LastWords:
         """Whether a line is one rank's alone: it names the rank or reports trouble, and neither its log nor another has one like it."""
         if not (self._is_of(item, rank) or is_trouble(item)) or self.is_usual(item):
             return False
-        form = skeleton(message_of(item.line))
-        others = (index for index in range(min(len(self._facts.streams), MOST_LOGS)) if index != item.stream)
-        return not any(skeleton(message_of(other.line)) == form for index in others for other in self._bad.tail(index))
+        return self._logs_with.get(skeleton(message_of(item.line)), set()) <= {item.stream}
+
+    @cached_property
+    def _logs_with(self) -> Mapping[tuple[str, ...], set[int]]:
+        """In which logs each form of a line is among the last ones."""
+        found: dict[tuple[str, ...], set[int]] = {}
+        for index in range(min(len(self._facts.streams), MOST_LOGS)):
+            for item in self._bad.tail(index):
+                found.setdefault(skeleton(message_of(item.line)), set()).add(index)
+        return found
 
     def _is_of(self, item: TailLine, rank: int) -> bool:
         """Whether a rank wrote a line; on a single node, local ranks are the ranks."""

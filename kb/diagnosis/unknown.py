@@ -78,7 +78,7 @@ def with_unknown(
     found = first_unexplained(findings, facts, places, _accused(ranked, findings, facts, places))
     if found is None or (outlived and _may_be_about_figures(found)):
         return list(ranked)
-    unknown = _finding(found, facts, rulebook)
+    unknown = _finding(found, facts, places, rulebook)
     folded = tuple(item for other in ranked for item in (*other.findings, *other.folded) if item.is_symptom)
     native = all(other.best.fault.id == NATIVE for other in ranked)  # no symptom of anything but the crash itself
     if known is None and native and (aborted := _aborted(found, facts)):
@@ -147,7 +147,7 @@ def _may_be_effect(known: Ranked, found: Unexplained) -> bool:
     return precedes(mine, best.first) == 1.0
 
 
-def _finding(found: Unexplained, facts: Facts, rulebook: Rulebook | None) -> Finding:
+def _finding(found: Unexplained, facts: Facts, places: Places, rulebook: Rulebook | None) -> Finding:
     lines = found.lines or ((found.event.offset, found.event.line),)
     signals = tuple(_signal(found, at, line) for at, line in lines)
     where = _on(found).removeprefix(" on ") or "the process that failed"
@@ -155,7 +155,7 @@ def _finding(found: Unexplained, facts: Facts, rulebook: Rulebook | None) -> Fin
     ranks = found.ranks | ({found.event.place.rank} if found.event.place.rank is not None else set())
     exited = found.event.kind in ("end", "exit") and bool(found.event.name)
     given = {
-        "exited": exited or (bool(ranks) and ranks <= exited_ranks(facts, Places(facts))),
+        "exited": exited or (bool(ranks) and ranks <= exited_ranks(facts, places)),
         "kernel": any(True for _ in facts.of_kind("kernel")),
     }
     known = words_of(found, where, facts.streams[found.event.stream].summary.ref.uri, near, given)

@@ -31,7 +31,7 @@ def before_a_common_end(summary: StreamSummary, exceptions: Sequence[Structure])
     each exception names its rank; a process's output at its end may be written late, but not before it is printed.
     """
     raised = {item.resource.rank for item in exceptions if not item.fields.get("lived_with")}
-    if not raised or None in raised:
+    if not raised or None in raised or not _closes(summary.tail.rstrip().rpartition("\n")[2][:_CUT]):
         return []
     last: dict[int, tuple[int, str]] = {}
     for at, line in tail_lines(summary):
@@ -44,10 +44,12 @@ def before_a_common_end(summary: StreamSummary, exceptions: Sequence[Structure])
     said = {skeleton(message_of(line)) for _, line in last.values()}
     if len(last) < FEWEST_RANKS or not raised < set(last) or len(said) != 1:
         return []
-    (line, *_) = (line for _, line in last.values())
-    closing = message_of(line)
-    if _OVER.search(closing) is None or _NOT_WELL.search(closing) is not None:
-        return []
-    if is_consequence(line) or error_level(line.encode("utf-8", "replace")):
-        return []
     return [item for item in exceptions if last[item.resource.rank or 0][0] > item.offset]
+
+
+def _closes(line: str) -> bool:
+    """Whether a line says that the work is over, and reports no trouble."""
+    said = message_of(line)
+    if _OVER.search(said) is None or _NOT_WELL.search(said) is not None:
+        return False
+    return not (is_consequence(line) or error_level(line.encode("utf-8", "replace")))

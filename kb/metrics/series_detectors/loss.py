@@ -21,6 +21,7 @@ RISEN = 3  # losses from a jump on that show in a longer log that it was no sing
 SETTLED, LONG = 20, 50  # losses at the end of a log, at least and at most, that are back for long: as many as were away
 FAR = 100.0  # times the level of the loss, and of 1: weights that give such a loss seldom come back
 FAR_LEAST = 2  # losses at the end of the log that are all so far above
+LOW_LEAST = 3  # records before a leap within the first steps after which no loss comes down again
 FALL = 5  # losses in a row, each below the one before: the loss was falling, not fluctuating
 FALL_LEAST = 3  # likewise, where the log has no more before the rise
 
@@ -289,8 +290,8 @@ def _explodes(losses: Sequence[ProgressPoint], index: int, params: Mapping[str, 
     here, form = losses[index].loss or 0.0, losses[index].format
     before = [p.loss or 0.0 for p in losses[:index] if p.format == form]
     after = [p.loss or 0.0 for p in losses[index + 1 :]]
-    if len(before) >= FALL_LEAST and len(after) + 1 >= RISEN and _leaps(min(here, *after), before, params):
-        return True  # and stays there until the end
+    if len(before) >= LOW_LEAST and len(after) + 1 >= RISEN and _leaps(min(here, *after), before, params):
+        return True
     early = len(before) >= EARLY_LEAST and _leaps(here, before, params)
     return early and not _loss_recovers(here, before[-20:], after)
 

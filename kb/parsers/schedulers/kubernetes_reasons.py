@@ -1,8 +1,8 @@
 """The reasons that Kubernetes and its operators give in events, conditions and statuses, and the kind that each means.
 
-Compared on 2026-11-29 with the sources that can be had: reasons of the kubelet's events (pkg/kubelet/events/event.go),
+Compared on 2026-11-29 with stored versions of the sources, some of which precede the newest release: reasons of the kubelet's events (pkg/kubelet/events/event.go),
 of refused pods (pkg/kubelet/lifecycle/predicate.go), of waiting containers (pkg/kubelet/images/types.go and
-pkg/kubelet/container/sync_result.go of v1.34 and later), of disrupted pods and failed Jobs (api/core/v1 and
+pkg/kubelet/container/sync_result.go), of disrupted pods and failed Jobs (api/core/v1 and
 api/batch/v1), and of Volcano's events (pkg/controllers/job of 2026-08-20). Values only.
 """
 
