@@ -233,11 +233,17 @@ def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: IncidentMe
 
 @contextmanager
 def _no_such_path(job: str) -> Iterator[None]:
-    """Say with an unknown job that it is no path either: the word may be a mistyped folder."""
+    """Say with an unknown job that it is no path either: the word may be a mistyped folder; and how to wait longer for sources."""
     from bot.collection.find_job import JobNotFound
+    from bot.runtime.errors import NothingCollected
+    from connectors.base.contract import OUT_OF_TIME
 
     try:
         yield
+    except NothingCollected as error:
+        if OUT_OF_TIME in str(error):
+            error.args = (f"{error}; `--deadline 3m` waits longer",)
+        raise
     except JobNotFound as error:
         if is_missing(job):
             error.args = (f"{error}; there is no file or folder of that name either",)

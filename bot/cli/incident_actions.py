@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from bot.cli.console import say, say_json
 from bot.cli.incident_close import annotation_line, login
 from bot.config.schema import seconds
+from bot.incidents.conclusion import Conclusion, concluded
 from bot.incidents.handover import dumps, handover, text
 from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import LifecycleStep, RecordedStep, Verb, step_text
 from bot.incidents.names import names, with_names
-from bot.incidents.resolution import closed_as, word
 from bot.rulebase.loader import knowledge
 from bot.runtime.paths import database_url
 from bot.store.incident_state import state_of
 from kb.errors import SignalboxError
+from kb.report import Report
 
 LONGEST_SPAN = 90 * 86400.0
 
@@ -90,14 +92,13 @@ def history(incident: int) -> list[str]:
     return [with_names(line, known) for _, line in sorted(lines, key=lambda item: item[0])]
 
 
-def closing_lines(incident: int, verdict: str) -> tuple[list[str], bool]:
-    """What people closed the incident as, in one line, and whether that refutes the answer with this verdict; nothing while it is open."""
+def conclusion(incident: int, report: Report) -> Conclusion | None:
+    """What people closed the incident with this report as; None while it is open."""
     with Ledger(database_url()) as ledger:
         said = ledger.closings.annotations(incident)
-    if word(said) is None:
-        return [], False
-    cause, wrong = closed_as(said, _title, verdict)
-    return [f"People closed this as: {cause or 'no cause given'}{'. The answer was wrong' if wrong else ''}"], wrong
+        known = names(ledger.database)
+    found = concluded(said, _title, report)
+    return None if found is None else replace(found, by=with_names(found.by, known))
 
 
 def _title(fault: str) -> str:

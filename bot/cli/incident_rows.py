@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 
 from bot.cli.console import say_table
 from bot.cli.incident_actions import span_seconds
 from bot.incidents.names import with_names
+from bot.policy.resolution_codes import NAMELESS
 from bot.render.columns import Column
 from bot.store.confirmed_fault import UNKNOWN_CAUSE
 from bot.store.incident_state import listed_state
 from bot.store.incidents import Incident, IncidentStore
 from bot.store.run_names import run_name
+from kb.model import NOT_FAILED
 from kb.rulebase.yaml_nodes import nearest
+
+Source = Literal["signalbox", "people"]
 
 _COLUMNS = (
     Column("ID", right=True),
@@ -97,13 +102,25 @@ def _row(incident: Incident, now: datetime, confirmed: str | None) -> tuple[str,
     )
 
 
+def cause_of(incident: Incident, confirmed: str | None) -> tuple[str | None, Source]:
+    """The class of the cause, "unknown" for a failure of unknown cause, None where nothing failed or too little is known; and who says so."""
+    if confirmed is None:
+        return incident.fault or (UNKNOWN_CAUSE if incident.verdict == "no_match" else None), "signalbox"
+    if confirmed == NAMELESS["no_failure"] or (confirmed == UNKNOWN_CAUSE and incident.verdict in NOT_FAILED):
+        return None, "people"
+    return UNKNOWN_CAUSE if confirmed == NAMELESS["no_rule"] else confirmed, "people"
+
+
 def _cause(incident: Incident, confirmed: str | None) -> str:
-    """The confirmed cause, and what Signalbox said if that was something else."""
+    """The confirmed cause, and what Signalbox said if that was something else; an unknown cause with who calls it so."""
     said = incident.fault or _VERDICTS.get(incident.verdict, incident.verdict)
-    if confirmed in (None, said) or (confirmed == UNKNOWN_CAUSE and incident.verdict == "no_fault"):
+    cause, source = cause_of(incident, confirmed)
+    if source == "signalbox" or confirmed == incident.fault or (cause is None and incident.verdict in NOT_FAILED):
         return said
-    if confirmed == UNKNOWN_CAUSE:  # nobody knows better: what was said is neither confirmed nor refuted
-        return f"{_VERDICTS['no_match']} (said {incident.fault})" if incident.fault else _VERDICTS["no_match"]
+    if cause == UNKNOWN_CAUSE:  # nobody knows better: what was said is neither confirmed nor refuted
+        rule = [NAMELESS["no_rule"]] if confirmed == NAMELESS["no_rule"] else []
+        remarks = ["people", *rule, *([f"said {incident.fault}"] if incident.fault else [])]
+        return f"{_VERDICTS['no_match']} ({'; '.join(remarks)})"
     return f"{confirmed} (not {incident.fault})" if incident.fault else str(confirmed)
 
 

@@ -22,12 +22,14 @@ import msgspec
 from bot.collection.bundle_writer import BundleWriter, SourceSpool, folder_name
 from bot.collection.find_job import ConnectedCluster, LocatedJob, side_by_side
 from bot.config.settings import Collect
+from bot.render.text_format import few
 from bot.runtime import metrics
 from bot.runtime.errors import NothingCollected
 from bot.runtime.paths import state_dir
 from bot.runtime.redaction import redact_bytes
 from connectors.base.contract import (
     LOGS_GONE,
+    OUT_OF_TIME,
     Bounds,
     CollectionRequest,
     Deadline,
@@ -116,12 +118,19 @@ def collect(
     bundle.close()
     bundle.finish(located.record, window, now, run.words, gaps)
     if not bundle.written:
-        message = "; ".join(f"{name} ({words.removeprefix('nothing: ')})" for name, words in run.words.items())
+        message = _silent(run.words)
         shutil.rmtree(folder, ignore_errors=True)
         raise NothingCollected(
             f"no source returned data of job {located.record.job.id or located.record.job.name}: {message or 'no connector holds evidence'}"
         )
     return CollectedBundle(folder, dict(run.words))
+
+
+def _silent(words: Mapping[str, str]) -> str:
+    """Return what each source said instead of data; those that ran out of time together."""
+    late = [name for name, said in words.items() if OUT_OF_TIME in said]
+    others = [f"{name} ({said.removeprefix('nothing: ')})" for name, said in words.items() if name not in late]
+    return "; ".join([*([f"{few(late)} ({OUT_OF_TIME})"] if late else []), *others])
 
 
 class _Collection:

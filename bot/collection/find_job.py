@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rapidfuzz import fuzz, process
 
 from bot.config.settings import Cluster
-from connectors.base.contract import Deadline, Finder, JobQuery, JobSummary, SourceFailed
+from connectors.base.contract import OUT_OF_TIME, Deadline, Finder, JobQuery, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Gap, JobRecord
 
@@ -152,7 +152,7 @@ def side_by_side(
             deadline, longer = longer(), None
             continue
         found[index] = result
-    late = SourceFailed("timeout", "it did not respond before the deadline")
+    late = SourceFailed("timeout", OUT_OF_TIME)
     return [found.get(index, late) for index in range(len(tasks))]
 
 

@@ -24,6 +24,7 @@ from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
 from kb.anomalies.time.failed_step import bounded
+from kb.diagnosis.endings import LAST_LINES
 from kb.diagnosis.engine import identified
 from kb.diagnosis.quotes import SHOWN_LINES
 from kb.diagnosis.telling_lines import MANY, form_of
@@ -90,6 +91,8 @@ def compared(
     own = report.indicators
     more = own if not more.events and not more.nodes else with_lines_of(more, report, filtered=good is not None)
     more = without_estimates(more, report)
+    if baseline is not None and found.new:
+        more = with_new_lines(more, found)
     unread = tuple(gap for gap in report.gaps if gap.source != BASELINE or good is None)
     told = tuple(Gap("not_compared", "logs", entry) for entry in found.said)
     return identified(replace(report, indicators=more, gaps=(*unread, *unmined, *gaps, *told)))
@@ -141,6 +144,23 @@ def with_lines_of(more: Indicators, report: Report, *, filtered: bool) -> Indica
     lines = [item for item in more.events if item.evidence is not None]
     rest = [item for item in more.events if item.evidence is None]
     return replace(more, events=(*lines, *left[: max(0, SHOWN_LINES - len(places))], *rest))
+
+
+def with_new_lines(more: Indicators, found: RunFindings) -> Indicators:
+    """Return indicators with the last lines that the good run which the caller named has nothing like, up to five with those among them.
+
+    They take the place of the last lines of the same logs.
+    """
+    lines = [item for item in more.events if item.evidence is not None]
+    sources = {item.evidence.source for item in found.new if item.evidence is not None}
+    lines = [
+        item for item in lines if not (item.why == LAST_LINES and item.evidence and item.evidence.source in sources)
+    ]
+    texts = {item.evidence.text.strip() for item in lines if item.evidence is not None}
+    left = [item for item in found.new if item.evidence is not None and item.evidence.text.strip() not in texts]
+    left = left[max(0, len(lines) + len(left) - SHOWN_LINES) :]
+    rest = [item for item in more.events if item.evidence is None]
+    return replace(more, events=(*lines, *left, *rest), compared_with=found.compared_with)
 
 
 def without_estimates(more: Indicators, report: Report) -> Indicators:

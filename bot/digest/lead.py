@@ -93,12 +93,13 @@ def _actions(digest: Digest) -> Iterator[Action]:
     for node in lemons[:_LEMONS]:
         jobs = many(node.jobs, "job")
         yield Action("hardware", f"take {node.name} out of service and test it: {jobs} failed on it in eight weeks")
-    costly = [line for line in digest.classes if line.fault != UNKNOWN and line.domain != "none"]
+    costly = [line for line in digest.classes if line.fault != UNKNOWN and line.domain != "none" and line.open != 0]
     costly.sort(key=lambda line: (-line.gpu_hours.value, -line.failures, line.fault))
     for line in costly[:_COSTLY]:
+        still = f" ({line.open} open)" if line.open not in (None, line.failures) else ""
         yield Action(
             line.domain,
-            f"fix {_quoted(line.title)}: {many(line.failures, 'failure')}, {phrases.gpu_hours(line.gpu_hours)}",
+            f"fix {_quoted(line.title)}: {many(line.failures, 'failure')}{still}, {phrases.gpu_hours(line.gpu_hours)}",
         )
     if digest.open_all:
         known = [item for item in digest.open if item.gpu_hours is not None]

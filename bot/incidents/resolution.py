@@ -153,17 +153,6 @@ def cause_text(closing: Closing, title: Callable[[str], str]) -> str:
     return nameless(closing.cause) or (title(closing.fault) if closing.fault else "")
 
 
-def closed_as(said: Iterable[Annotation], title: Callable[[str], str], verdict: str) -> tuple[str, bool]:
-    """Return what people closed an incident as, in words, and whether its answer was wrong; an empty text before they have.
-
-    `verdict`: of the report. One that names no cause and does not say that nothing failed cannot be wrong.
-    """
-    holds = word(said)
-    if holds is None:
-        return "", False
-    return cause_text(holds.last.said, title), holds.last.said.verdict == "wrong" and verdict in ("fault", "no_fault")
-
-
 def word(said: Iterable[Annotation]) -> Resolution | None:
     """The resolution: the last feedback that names a cause, and the last feedback of each person who names a different one."""
     of_each: dict[str, Annotation] = {}

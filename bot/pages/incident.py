@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from bot.incidents.conclusion import concluded, confirmed_diagnosis, led_by
 from bot.incidents.lifecycle import step_text
-from bot.incidents.resolution import cause_text, closed_as
+from bot.incidents.resolution import cause_text
 from bot.pages.attachments import PageAttachments
 from bot.pages.attempts import attempt_rows
 from bot.pages.log_context import LogContext, named
@@ -21,6 +22,7 @@ from bot.render.headline import Tone, at_fault, explanation, headline, key_lines
 from bot.render.pictures import curves_svg, heat_svg, timeline_svg
 from bot.render.pictures.timeline_words import alt_text
 from bot.render.report_json import iso
+from kb.model import NOT_FAILED
 from kb.report import EvidenceItem, Report, StackBranch
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ MOST_SUSPECTS = 40
 _VERDICTS = {
     "fault": "fault found",
     "no_fault": "nothing failed",
-    "no_match": "failed; unknown cause",
+    "no_match": "unknown cause",
     "insufficient_evidence": "no failure found, end unknown",
 }
 _SAID = {
@@ -132,20 +134,23 @@ def incident_page(
     kept, about, words = kept or PageAttachments(), about or IncidentStatus(), words or RuleTexts()
     first = report.diagnoses[:MOST_DIAGNOSES]
     job = about.run or report.job.name or report.job.id or report.bundle or "a job"
-    cause, wrong = closed_as(about.said, words.title, report.verdict) if about.state == "closed" else ("", False)
+    closed = concluded(about.said, words.title, report) if about.state == "closed" else None
+    other = closed is not None and closed.replaces
+    confirmed = confirmed_diagnosis(report, closed.fault) if closed is not None else None
+    shown = led_by(report, confirmed) if confirmed is not None else report
+    leads = confirmed is not None or not other  # whether the answer has anything on the cause that the page leads with
     gaps = decisions.missing_evidence(report)
     head, rest = _headed(report)
     return render(
         "incident.html",
-        title=f"{job}: {cause if wrong and cause else headline(report)}"[:160],
+        title=f"{job}: {closed.headline if closed is not None and other else headline(report)}"[:160],
         headline=head,
-        closed=cause,
-        refuted=bool(cause) and wrong,
-        confirmed=bool(cause) and not wrong and any(cause == words.title(item.fault) for item in first[:1]),
-        what=explanation(report) or rest,
-        at_fault=at_fault(report),
-        key=key_lines(report),
-        step=next((step for item in report.diagnoses[:1] for step in item.remediation[:1]), None),
+        closed=closed,
+        confirmed=confirmed,
+        what=(explanation(shown) or rest) if leads else "",
+        at_fault=at_fault(shown) if leads else [],
+        key=key_lines(shown) if leads else [],
+        step=next((step for item in shown.diagnoses[:1] for step in item.remediation[:1]), None) if leads else None,
         job=job,
         report=report,
         about=about,
@@ -156,6 +161,7 @@ def incident_page(
         decided=decisions.decided(report),
         urgency=_urgency(report),
         verdict=_VERDICTS.get(report.verdict, report.verdict),
+        failed=report.verdict not in NOT_FAILED,
         tone=tone(report),
         facts=tuple(_facts(report)),
         timeline=kept.timeline,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -48,7 +47,9 @@ class DigestPreview:
 
 @dataclass(frozen=True, slots=True)
 class _IncidentRow:
-    """An incident as displayed. `said`: its cause according to people; `against`: somebody disagrees.
+    """An incident as displayed. `fault`: its cause, as people confirmed it, else as diagnosed; `below`: what the line under it adds.
+
+    `said`: what people closed it as, where that is not the cause; `against`: somebody disagrees.
 
     `whole`: the URL of the incident that it was merged into.
     """
@@ -56,6 +57,7 @@ class _IncidentRow:
     incident: ListedIncident
     address: str
     fault: str
+    below: str
     nodes: tuple[str, ...]
     more: int
     said: str
@@ -126,30 +128,26 @@ def _row(listed_incident: ListedIncident, words: RuleTexts, to: Callable[[int | 
         if listed_incident.fault
         else VERDICTS.get(listed_incident.verdict, listed_incident.verdict)
     )
-    closed_as, against = "", False
+    closed_as, against, below = "", False, "" if listed_incident.summary.startswith(fault) else listed_incident.summary
     if listed_incident.word is not None:
         last = listed_incident.word.last.said
-        closed_as = nameless(last.cause) or (
-            "as diagnosed" if last.fault == listed_incident.fault else _short(words.title(last.fault or ""))
-        )
+        closed_as = nameless(last.cause) or "confirmed"
         against = bool(listed_incident.word.against)
+        if not nameless(last.cause) and last.fault and last.fault != listed_incident.fault:
+            fault, below = words.title(last.fault), f"Signalbox said: {fault}"
     nodes = tuple(cut(name, LONGEST_NAME) for name in listed_incident.nodes[:MOST_NODES])
     whole = None if listed_incident.merged_into is None else to(listed_incident.merged_into)
     return _IncidentRow(
         listed_incident,
         to(listed_incident.id),
         fault,
+        below,
         nodes,
         len(listed_incident.nodes) - len(nodes),
         closed_as,
         against,
         whole,
     )
-
-
-def _short(title: str) -> str:
-    """Return the first part of a class's title: `GPU memory` of `GPU memory: uncorrectable ECC error, or ...`."""
-    return re.split(r"[:,]", title, maxsplit=1)[0]
 
 
 def _faults(found: IncidentResults, wanted: IncidentQuery, words: RuleTexts) -> list[tuple[str, str, int]]:

@@ -19,7 +19,7 @@ JUDGED: tuple[Verdict, ...] = ("right", "right_not_first", "wrong")  # verdicts 
 NAMELESS: Mapping[Cause, str] = {
     "no_rule": "no rule fits",
     "no_failure": "nothing failed",
-    "unknown": "still unknown",
+    "unknown": "unknown cause",
 }  # causes without a fault
 
 LONGEST = {"fault": 128, "rule": 128, "action": 500, "note": 3000, "who": 128, "node": 253}

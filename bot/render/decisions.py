@@ -165,7 +165,7 @@ def how_to_settle(report: Report) -> tuple[str, str]:
         return (
             ("", "")
             if line is None
-            else (f"Read {source(line)}, the line that stands out most, and those before it.", "")
+            else (f"Read {source(line)}, the line that stands out most, and the lines around it.", "")
         )
     gap = _state_unknown(report)
     if report.verdict != "insufficient_evidence" or report.hang.lone is not None or gap is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from bot.render.completion import certainty
 from bot.render.decisions import unfailed
 from bot.render.excerpt import code_in, condensed, excerpt
 from bot.render.phrases import group_text, source, suspected, suspects_label
@@ -155,7 +156,9 @@ def _quotes_others(diagnosis: Diagnosis) -> bool:
 
 
 def at_fault(report: Report) -> list[tuple[str, str]]:
-    """Return what or who is at fault, and how sure that is, each with its label; nothing of a report without a cause."""
+    """Return what or who is at fault, and how sure that is, each with its label; of a completed run, how sure its end is."""
+    if sure := certainty(report):
+        return [("Confidence", sure)]
     first = report.diagnoses[0] if report.verdict in ("fault", "no_match") and report.diagnoses else None
     if first is None:
         return []

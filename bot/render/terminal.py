@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bot.render import decisions, phrases
 from bot.render.commands import host_of
+from bot.render.completion import certainty
 from bot.render.headline import class_tag, explanation, headline, tone
 from bot.render.hyperlinks import file_address, shows_links
 from bot.render.indicators_text import add_indicators
@@ -73,11 +74,12 @@ def show(report: Report, reading: Reading | None = None, above: int = 0) -> None
         sys.stdout.write(plain(report, WIDTH, reading, sys.stdout.encoding or "utf-8"))
 
 
-def show_evidence(report: Report, reading: Reading) -> None:
-    """Print only the lines that the first diagnosis quotes; nothing without a diagnosis."""
+def show_diagnosis(diagnosis: Diagnosis, zone: TimeZone, reading: Reading) -> None:
+    """Print one diagnosis of a report: its title, its first step, and what it rests on."""
     page = TextPage(WIDTH, reading)
-    for diagnosis in report.diagnoses[:1]:
-        _evidence(page, diagnosis, _QUOTES[0])
+    page.text(f"{diagnosis.title}{f' [{diagnosis.fault}]' if diagnosis.known else ''}", "title")
+    _remedy(page, diagnosis)
+    _grounds(page, diagnosis, _QUOTES[0], zone)
     sys.stdout.write("".join(f"{_encodable(str(line), sys.stdout.encoding or 'utf-8')}\n" for line in page.lines))
 
 
@@ -133,6 +135,7 @@ def _write(page: TextPage, report: Report) -> None:
     if first is not None:
         _remedy(page, first)
         _grounds(page, first, _QUOTES[0], report.time_zone)
+    page.field("Confidence", certainty(report))
     told, command = decisions.how_to_settle(report)
     page.field("Do first", f"{told} (read-only)" if told and command else told)
     page.command(command)

@@ -52,12 +52,13 @@ def actually_failed() -> ColumnElement[Any]:
 
 
 def actual_nodes() -> ColumnElement[Any]:
-    """The nodes at fault, as JSON: those that the last valid close-out names, else the suspects."""
+    """The nodes at fault, as JSON: those that the last valid close-out names; else, unless it refutes the answer, the diagnosed ones."""
     said = _last(AnnotationRow.nodes)
     suspects = col(IncidentRow.nodes)
     return case(
         (col(IncidentRow.closed_at).is_(None), suspects),
         (said != "[]", said),
+        (_last(AnnotationRow.verdict) == "wrong", "[]"),
         else_=suspects,
     )
 

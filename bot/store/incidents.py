@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 import zstandard
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, func, or_
 from sqlmodel import Session, col, select
 
 from bot.render.report_json import dumps, from_json
@@ -241,6 +241,14 @@ class IncidentStore(Repository):
         query = select(func.count(col(IncidentRow.id))).where(*wanted.conditions())
         with self.database.errors(), self.database.session() as session:
             return session.exec(query).one()
+
+    def knows_job(self, tenant: str, job: str, viewer: Viewer = PUBLIC) -> bool:
+        """Whether an incident of the tenant that this viewer may see is of a job with exactly this name or id."""
+        row = IncidentRow
+        query = select(row.id).where(col(row.tenant) == tenant, visible(viewer))
+        query = query.where(or_(col(row.job_name) == job, col(row.job_id) == job))
+        with self.database.errors(), self.database.session() as session:
+            return session.exec(query.limit(1)).first() is not None
 
     def suspected_nodes(self, viewer: Viewer = PUBLIC) -> frozenset[str]:
         """The names of the nodes that are at fault in the latest incidents."""

@@ -20,7 +20,7 @@ from kb.model import Attempt
 from kb.report import Diagnosis, Report
 
 REPLAY_BYTES = 256 * 1024  # bytes of an incident's text that are kept, before compression
-MOST_NODES = 64  # suspected nodes that are kept
+MOST_NODES = 64  # nodes at fault that are kept
 MOST_RUNS = 16  # last attempts of a job that are kept; earlier reports have the others
 
 
@@ -110,7 +110,7 @@ def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> M
         "ended_at": origin.ended_at,
         "attempt": report.job.attempts[-1].number if report.job.attempts else report.job.attempt,
         "width": report.job.nodes,
-        "nodes": _suspected(first),
+        "nodes": _at_fault(first),
         "runs": _runs(report.job.attempts),
         "saving": origin.saving,
         "partition": _storable(origin.partition),
@@ -139,9 +139,9 @@ def _small_number(number: int | None) -> int | None:
     return number if number is not None and abs(number) < 2**31 else None
 
 
-def _suspected(first: Diagnosis | None) -> str:
-    """The suspected nodes of the first diagnosis, as JSON."""
-    named = (_storable(suspect.node) for suspect in first.suspects) if first else ()
+def _at_fault(first: Diagnosis | None) -> str:
+    """The nodes at fault by the first diagnosis, without those on which the fault was only seen, as JSON."""
+    named = (_storable(node) for node in first.nodes_at_fault) if first else ()
     return msgspec.json.encode(list(dict.fromkeys(text for text in named if text))[:MOST_NODES]).decode()
 
 

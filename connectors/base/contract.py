@@ -56,6 +56,9 @@ class SourceFailed(SignalboxError):  # noqa: N818 - an outcome that becomes a ga
         )
 
 
+OUT_OF_TIME = "no answer within the time limit of the collection"
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """A point on the monotonic clock by which everything must be done."""
@@ -79,7 +82,7 @@ class Deadline:
     def check(self, asked: str = "") -> None:
         """Raise SourceFailed("timeout") if it has passed."""
         if self.left() <= 0:
-            raise SourceFailed("timeout", "the time limit of the collection was reached", asked=asked)
+            raise SourceFailed("timeout", OUT_OF_TIME, asked=asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from connectors.base.contract import Deadline, SourceFailed
+from connectors.base.contract import OUT_OF_TIME, Deadline, SourceFailed
 from connectors.kubernetes.jobs import FoundWorkload
 
 LASTS = 5.0  # seconds
@@ -51,7 +51,7 @@ class RecentWorkloads:
         """
         entry = self._entry(key)
         if not entry.lock.acquire(timeout=deadline.left()):
-            raise SourceFailed("timeout", "the job was not read before the time limit of the collection", asked=key[0])
+            raise SourceFailed("timeout", OUT_OF_TIME, asked=key[0])
         try:
             if self._clock() - entry.at < LASTS:
                 return entry.found

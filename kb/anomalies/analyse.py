@@ -37,6 +37,7 @@ from kb.anomalies.runs.baseline_diff import (
     is_foreign,
     out_of_order,
 )
+from kb.anomalies.runs.new_lines import new_lines
 from kb.anomalies.time.change_step import StepChange, StepCourse, changes, course_of, is_stalled, step_at, step_named
 from kb.anomalies.time.failed_step import ESTIMATED, TURNED
 from kb.anomalies.time.repeating import RepeatingSteps, repeating_steps
@@ -63,7 +64,7 @@ ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 class RunFindings:
     """What stands out in a run. `events`, `nodes`: the likeliest first; `said`: what the reader must know about the comparison.
 
-    `peers`: how many ranks or nodes were compared with one another.
+    `peers`: how many ranks or nodes were compared with one another; `new`: the last lines that the good run has nothing like.
     """
 
     events: tuple[RankedEvent, ...] = ()
@@ -79,6 +80,7 @@ class RunFindings:
     said: tuple[str, ...] = ()
     compared_with: str = ""
     peers: int = 0
+    new: tuple[Indicator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +162,10 @@ def find_anomalies(
     if good is None:
         said.append(_unfiltered(seen, pool))
     run, off, turned, ending = seen.run, seen.off, seen.turned, seen.ending
+    new = new_lines(run.events.values(), seen.fresh) if good else ()
     if ending.well and not turned:
-        return RunFindings(
-            said=tuple(said), changed=changed(run, good) if good else (), compared_with=_peers(run, good, pool)
-        )
+        apart = changed(run, good) if good else ()
+        return RunFindings(said=tuple(said), changed=apart, compared_with=_peers(run, good, pool), new=new)
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
     events = choose_events(weighed)
     still, drifted, dissent = _odd_ranks(seen, good, events)
@@ -188,6 +190,7 @@ def find_anomalies(
         tuple(said),
         _peers(run, good, pool),
         len(_parts(run)),
+        new,
     )
 
 

@@ -21,7 +21,7 @@ class FaultTitle:
 
 @dataclass(frozen=True, slots=True)
 class ClassLine:
-    """Failures of one class; `before`: in the week before."""
+    """Failures of one class; `before`: in the week before; `open`: that nobody has closed, None in digests that did not count them."""
 
     fault: str
     title: str
@@ -29,6 +29,7 @@ class ClassLine:
     failures: int
     gpu_hours: Sum
     before: int
+    open: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,7 +253,15 @@ def _classes(this: _Week, before: _Week, known: Mapping[str, FaultTitle]) -> tup
     for failure in this.failures:
         groups.setdefault(failure.row.known, []).append(failure)
     lines = [
-        ClassLine(fault, title(fault, known), _domain(fault, known), len(group), _lost(group), earlier[fault])
+        ClassLine(
+            fault,
+            title(fault, known),
+            _domain(fault, known),
+            len(group),
+            _lost(group),
+            earlier[fault],
+            sum(not failure.row.closed for failure in group),
+        )
         for fault, group in groups.items()
     ]
     return tuple(sorted(lines, key=lambda line: (-line.failures, -line.gpu_hours.value, line.fault)))

@@ -30,7 +30,7 @@ class AttemptTimes(NamedTuple):
 class DigestRow(NamedTuple):
     """A report. `at`: when the job ended, else when it was reported; seconds since the epoch.
 
-    `nodes`: those that the first diagnosis suspects; `width`: on how many the job ran; `runs`: the job's attempts as this report knows
+    `nodes`: those at fault by the first diagnosis; `width`: on how many the job ran; `runs`: the job's attempts as this report knows
     them; `redone`: GPU-hours of steps that were lost with it; `saving`: seconds that the attempt spent writing checkpoints.
 
     What people said: `closed`, whether somebody named a cause; `cause` and `said_fault`, the last one named; `said_nodes`; `judged`, the
@@ -111,8 +111,10 @@ class DigestRow(NamedTuple):
 
     @property
     def blamed(self) -> tuple[str, ...]:
-        """The nodes at fault: those that people named, else those that the diagnosis suspects."""
-        return self.said_nodes if self.named_nodes else self.nodes
+        """The nodes at fault: those that people named; else, unless they refuted the diagnosis, those that it names."""
+        if self.named_nodes:
+            return self.said_nodes
+        return () if self.cause is not None and self.judged == "wrong" else self.nodes
 
     @property
     def named_nodes(self) -> bool:

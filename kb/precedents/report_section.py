@@ -64,7 +64,8 @@ def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
         *_nodes(report, evidence, past),
         *_fleet(report, evidence, past),
     )
-    first = report.diagnoses[0].fault if report.diagnoses else ""
+    found = report.verdict == "fault" and report.diagnoses and report.diagnoses[0].known
+    first = report.diagnoses[0].fault if found else ""  # failures of unknown cause have no fault in common
     memory = Memory(alike, sections, outcomes(past.steps, first) if first else (), past.history.digest)
     if memory == Memory():
         return report

@@ -13,6 +13,10 @@ from bot.cli.options import Limit
 from kb.errors import SignalboxError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bot.incidents.conclusion import Conclusion
+    from bot.render.text_page import Reading
     from bot.store.incident_state import ListedState
     from bot.store.incidents import Incident, IncidentStore
     from kb.report import Report
@@ -84,7 +88,7 @@ def list_incidents(
         told = none_found(store, node) if not incidents else ""
     if as_json:
         for incident in incidents:
-            say_json(_json(incident))
+            say_json(_json(incident, causes.get(incident.id)))
     elif not incidents and (state or assignee or tenant or fault or node or since):
         say(f"No matching incidents.{told}")
     elif not incidents:
@@ -130,11 +134,9 @@ def show(
     if as_json:
         say_json(record.report_json)
         return
-    from bot.cli.incident_actions import closing_lines, history
-    from bot.render.headline import headline
+    from bot.cli.incident_actions import conclusion, history
     from bot.render.report_json import from_json
     from bot.render.terminal import show as print_report
-    from bot.render.terminal import show_evidence
     from bot.render.text_format import shown
     from bot.render.text_page import Reading
     from bot.runtime.redaction.structure import redacted
@@ -152,19 +154,42 @@ def show(
     say(f"Incident {incident.id}, {_when(incident)}{read}{pinned}{f', {shown(lived)}' if lived else ''}")
     if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
         say(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
-    closed, refuted = closing_lines(incident.id, incident.verdict)
-    for line in closed:
+    report = redacted(from_json(record.report_json))  # an older version may have stored it
+    root = Path(incident.bundle) if incident.bundle else None
+    closed = conclusion(incident.id, report) if incident.closed_at is not None else None
+    for line in _closed(closed):
         say(shown(line))
     say("")
-    root = Path(incident.bundle) if incident.bundle else None
-    report = redacted(from_json(record.report_json))  # an older version may have stored it
-    if refuted and not verbose:
-        say(f"The refuted answer, which -v shows: {shown(headline(report))}")
-        show_evidence(report, Reading(root=root))
+    if closed is not None and not verbose and report.verdict != "no_fault":
+        _show_closed(report, closed, Reading(root=root))
     else:
         print_report(report, Reading(verbose, root=root, consoles=_consoles(incident, report), heat=_heat(compared)))
     for line in history(incident.id):
         say(shown(line))
+
+
+def _closed(closed: Conclusion | None) -> Iterator[str]:
+    """The confirmed cause, and what was done."""
+    if closed is not None:
+        yield closed.headline
+        if closed.action:
+            yield f"Done: {closed.action}"
+
+
+def _show_closed(report: Report, closed: Conclusion, reading: Reading) -> None:
+    """Print what the report has on the confirmed cause, without the decision, which is past; then what was said first, in a line."""
+    from bot.incidents.conclusion import confirmed_diagnosis
+    from bot.render.headline import headline
+    from bot.render.terminal import show_diagnosis
+    from bot.render.text_format import shown
+
+    diagnosis = confirmed_diagnosis(report, closed.fault)
+    if diagnosis is None and not closed.replaces:
+        diagnosis = next(iter(report.diagnoses), None)
+    if diagnosis is not None:
+        show_diagnosis(diagnosis, report.time_zone, reading)
+    said = f"{'Signalbox said first' if closed.replaces else 'Signalbox said'}{' (wrong)' if closed.refuted else ''}"
+    say(f"{said}: {shown(headline(report))} (-v shows the whole answer)")
 
 
 def _heat(compared: bytes | None) -> HeatMap | None:
@@ -338,7 +363,10 @@ def _when(incident: Incident) -> str:
     return f"{incident.created_at:%Y-%m-%d %H:%M}Z"
 
 
-def _json(incident: Incident) -> bytes:
+def _json(incident: Incident, confirmed: str | None) -> bytes:
     import msgspec
 
-    return msgspec.json.encode(incident)
+    from bot.cli.incident_rows import cause_of
+
+    cause, source = cause_of(incident, confirmed)
+    return msgspec.json.encode({**msgspec.to_builtins(incident), "cause": cause, "cause_by": source})

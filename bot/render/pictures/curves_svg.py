@@ -103,11 +103,18 @@ def _broken(placed: ChartLayout) -> Iterator[Markup]:
             yield element("svg", cross, x=f"{x}%", y=HEIGHT - 8, overflow="visible")
 
 
+def _rest(placed: ChartLayout) -> str:
+    """Return how many curves have no name of their own: where none is singled out, there are no others."""
+    if any(curve.why for curve in placed.curves):
+        return many(placed.others, "other")
+    return f"each of {placed.others:,}" if placed.others == placed.rows else f"{placed.others:,} of {placed.rows:,}"
+
+
 def _legend(placed: ChartLayout) -> Iterator[Entry]:
     for curve in reversed(placed.named):
         remark = {"": "", "suspect": "suspect"}.get(curve.why, "leaves the others")
         yield Entry(_curve(curve, "M0 5h22"), curve.label, remark, broken=bool(curve.broken))
     if placed.others:
-        yield Entry(element("path", class_="curve thin", d="M0 5h22"), many(placed.others, "other"))
+        yield Entry(element("path", class_="curve thin", d="M0 5h22"), _rest(placed))
     if placed.band:
         yield Entry(element("rect", class_="band", width=22, height=10), "90 % of them")

@@ -131,8 +131,11 @@ class CardComposer:
             cause=nameless(said.cause) or self.title(said.fault or ""),
             nodes=said.nodes,
             verdict=said.verdict,
-            note="; ".join(filter(None, (said.action, said.note))),
+            note=said.note,
             at=annotation.at.timestamp(),
+            named=said.cause in ("shown", "fault", "no_failure"),
+            fault=said.fault if said.cause in ("shown", "fault") else None,
+            action=said.action,
         )
 
     def title(self, fault: str) -> str:

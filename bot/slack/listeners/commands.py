@@ -20,7 +20,7 @@ from bot.slack.listeners.base import (
 from bot.slack.listeners.diagnose import DiagnoseListeners
 from bot.slack.messages import lists, notices, replies
 from bot.slack.parsing.commands import after_mention, asks_for_help, plain, read_shift
-from bot.slack.parsing.questions import command_in, request_in
+from bot.slack.parsing.questions import command_in, looks_like_a_job, request_in
 from bot.slack.use_cases.access import Person
 from bot.slack.use_cases.services import UseCases
 
@@ -117,7 +117,11 @@ class CommandListeners(ListenerBase):
         words = after_mention(str(event.get("text") or ""))
         verb, _, rest = words.partition(" ")
         text = rest if verb.lower() == "diagnose" else request_in(words) if verb.lower() not in VERBS else ""
-        if verb.lower() == "diagnose" or text:
+        if verb.lower() != "diagnose" and text and not looks_like_a_job(words):
+            told = self.safely(person, lambda: self._plain_word(person, text, key))
+            if is_acknowledgement(told):
+                return
+        elif verb.lower() == "diagnose" or text:
             told = self.safely(person, lambda: self._diagnose.request(person, text, key))
             if is_acknowledgement(told):
                 return  # the posted message is the answer
@@ -128,6 +132,14 @@ class CommandListeners(ListenerBase):
         else:
             told = self.safely(person, lambda: self._run_verb(person, words, key))
         self._use_cases.replies.send(person, key, {"form": "message", "text": told.text, "blocks": list(told.blocks)})
+
+    def _plain_word(self, person: Person, word: str, key: str) -> Message:
+        """Diagnose a job that an incident knows by this word; else show the commands, for it may be no job at all."""
+        tenant = self._use_cases.access.allow(person, "diagnose", word)
+        viewer = self._use_cases.access.viewer(person, tenant)
+        if self._use_cases.ledger.incidents.knows_job(tenant, word, viewer):
+            return self._diagnose.request(person, word, key)
+        return lists.guide(problem=f"I know no job “{word[:40]}”. If it is one: diagnose {word[:40]}")
 
 
 def _paged(words: str) -> tuple[str, int]:

@@ -22,7 +22,8 @@ class Chain:
 class Opinion:
     """A person's close-out of an incident.
 
-    `by`: a Slack user id, or the login from the command line; `cause`: in words; `at`: seconds since the epoch.
+    `by`: a Slack user id, or the login from the command line; `cause`: in words; `named`: whether it is a cause, or that nothing failed;
+    `fault`: its class, if it names one; `action`: what was done; `at`: seconds since the epoch.
     """
 
     by: str
@@ -31,6 +32,9 @@ class Opinion:
     verdict: Verdict | None = None
     note: str = ""
     at: float | None = None
+    named: bool = False
+    fault: str | None = None
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bot.incidents.conclusion import confirmed_diagnosis, headline, led_by
 from bot.policy.resolution_codes import VERDICTS
-from bot.render import decisions, phrases, text_format
+from bot.render import phrases, text_format
 from bot.render.text_format import few, joined
 from bot.slack.blocks.builders import actions, button, header, link, mention, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped
+from bot.slack.messages.answer_findings import first_step
 from bot.slack.messages.answer_footer import context_notes, manage_menu, more_menu
 from bot.slack.messages.answer_header import PHASE_WORDS, assignment_blocks, name_of
 from bot.slack.messages.card import Card, Opinion
@@ -38,7 +40,10 @@ def merged_message(report: Report, card: Card) -> Message:
 
 
 def closed_message(report: Report, card: Card) -> Message:
-    """Return a closed incident, in three lines: who closed it, the cause, other opinions."""
+    """Return a closed incident: the confirmed cause and who confirmed it, what was done, the step for this cause, other opinions.
+
+    What Signalbox said first is a note below; its decision is past, and not shown.
+    """
     valid, *others = card.closings
     unlike = [
         other
@@ -46,20 +51,24 @@ def closed_message(report: Report, card: Card) -> Message:
         if (other.cause, other.verdict, other.nodes) != (valid.cause, valid.verdict, valid.nodes)
     ]
     told = paragraph(
-        [*words("Closed by ", bold=True), *_resolution(valid)],
+        [
+            *words(f"{headline(valid.cause, confirmed=valid.named, by='')}{_nodes(valid)}", SENTENCE, bold=True),
+            *words(", by "),
+            *mention(valid.by),
+            *words(_verdict_on_answer(valid)),
+        ],
+        words(f"Done: {valid.action}" if valid.action else "", SENTENCE),
         words(valid.note, SENTENCE, italic=True),
-        *(
-            [*mention(opinion.by), *words(" disagrees: "), *_resolution(opinion, who=False)]
-            for opinion in unlike[:_OPINIONS]
-        ),
+        *([*mention(opinion.by), *words(" disagrees: "), *_resolution(opinion)] for opinion in unlike[:_OPINIONS]),
         words(_more_opinions(len(unlike) - _OPINIONS)),
     )
-    body = (
-        f"Closed: {valid.cause}{_nodes(valid)}{_verdict_on_answer(valid)}. Signalbox said: {decisions.decided(report)}"
-    )
+    diagnosis = confirmed_diagnosis(report, valid.fault)
+    step = [] if diagnosis is None else first_step(led_by(report, diagnosis))
+    body = f"{headline(valid.cause, confirmed=valid.named, by='')}{_nodes(valid)}{_verdict_on_answer(valid)}"
     blocks = [
         header(f"⚪ {text_format.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, closed"),
         *rich(told),
+        *step,
         *assignment_blocks(replace(card.life, acked=False, assignee=None, snoozed=None, reopened=False)),
         note(
             text_format.cut(joined([*phrases.size_facts(report.job), *phrases.progress(report)]), SENTENCE),
@@ -76,9 +85,8 @@ def closed_message(report: Report, card: Card) -> Message:
     return fit(Message(escaped(f"{name_of(report)}: {body}", FALLBACK), tuple(blocks)))
 
 
-def _resolution(opinion: Opinion, *, who: bool = True) -> list[Json]:
-    by = [*mention(opinion.by), *words(": ")] if who else []
-    return [*by, *words(f"{opinion.cause}{_nodes(opinion)}{_verdict_on_answer(opinion)}", SENTENCE)]
+def _resolution(opinion: Opinion) -> list[Json]:
+    return words(f"{opinion.cause}{_nodes(opinion)}{_verdict_on_answer(opinion)}", SENTENCE)
 
 
 def _nodes(opinion: Opinion) -> str:
@@ -99,4 +107,4 @@ def _first_answer(report: Report) -> str:
     if not report.diagnoses:
         return "Signalbox found no cause"
     first = report.diagnoses[0]
-    return text_format.cut(f"Signalbox said: {first.title} ({first.band})", SENTENCE)
+    return text_format.cut(f"Signalbox said first: {first.title} ({first.band})", SENTENCE)

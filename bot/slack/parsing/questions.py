@@ -57,6 +57,12 @@ def command_in(text: str) -> str:
     return f"{verb} {span}".strip()
 
 
+def looks_like_a_job(text: str) -> bool:
+    """Whether a message can only be the name or the id of a job, or a request with options; a plain word, such as a greeting, may be none."""
+    words = plain(text).split()
+    return len(words) != 1 or _LIKE_A_NAME.match(words[0].strip(_EDGES)) is not None
+
+
 def request_in(text: str) -> str:
     """Return what to diagnose, as one types it after /diagnose; empty if the text names no job.
 

@@ -19,7 +19,7 @@ class IncidentRow(SQLModel, table=True):
     `owner`: owner of the job; `closed_at`: when its cause was confirmed; `pinned`: its evidence is kept regardless of
     age; `archive`: path of its packed evidence.
 
-    For the digest: `attempt`; `width`, the number of nodes; `nodes`, the suspected nodes (JSON); `runs`, the attempts
+    For the digest: `attempt`; `width`, the number of nodes; `nodes`, the nodes at fault by the first diagnosis (JSON); `runs`, the attempts
     (JSON, kb.digest.rows.AttemptTimes); `saving`, seconds spent writing checkpoints; `partition`, `framework`,
     `image`; `advice` and `reached`, the last iteration, to tell whether the advice helped.
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from bot.cli.commands.incidents import app
 from bot.cli.commands.rules import app as rules_app
+from bot.cli.incident_close import login
 from bot.cli.incident_rows import age
 from bot.config.settings import Retention
 from bot.render.report_json import dumps
@@ -289,18 +290,23 @@ def test_a_rule_is_asked_for_only_with_a_cause(cause):
 @pytest.mark.usefixtures("_three")
 def test_the_list_has_the_confirmed_cause():
     """And what Signalbox said, where that was something else."""
-    run("close", "3", "--cause", "host_oom")
+    run("close", "3", "--cause", "host_oom", "--action", "halved the batch")
     run("close", "2", "--cause", "unknown")
     assert "host_oom (not gpu_fell_off_bus)" in run("list").stdout
-    assert " unknown cause " in run("list").stdout
+    assert " unknown cause (people) " in run("list").stdout
+    refuted = run("list").stdout.splitlines()[1].split()
+    assert refuted[refuted.index("gpu_fell_off_bus)") + 1] == "-"
+    assert run("list", "--node", "gpu-017").stdout.startswith("No matching incidents.")
     assert run("list", "--fault", "host_oom").stdout.count("host_oom") == 1
-    head = run("show", "3").stdout.splitlines()[1]
-    assert head.startswith("People closed this as: Host memory exhausted")
-    assert head.endswith("[host_oom]. The answer was wrong")
-    assert "The refuted answer, which -v shows: " in run("show", "3").stdout
-    assert "Do first" not in run("show", "3").stdout
+    shown = run("show", "3").stdout
+    head, done = shown.splitlines()[1:3]
+    assert head.startswith("Confirmed: Host memory exhausted")
+    assert f"[host_oom], by {login()}" in head
+    assert done == "Done: halved the batch"
+    assert "Signalbox said first (wrong): " in shown
+    assert "Do first" not in shown
     assert "Do first" in run("show", "3", "-v").stdout
-    assert "People closed this as" not in run("show", "1").stdout
+    assert "Confirmed: " not in run("show", "1").stdout
     run("close", "3", "--cause", "right")
     assert " gpu_fell_off_bus " in run("list").stdout
 
@@ -309,8 +315,14 @@ def test_the_list_has_the_confirmed_cause():
 def test_a_failure_closed_as_unknown_is_listed_as_one():
     """With what Signalbox said, which nobody confirmed or refuted; the filter finds it there and not under its class."""
     run("close", "3", "--cause", "unknown")
-    assert " unknown cause (said gpu_fell_off_bus) " in run("list").stdout
+    assert " unknown cause (people; said gpu_fell_off_bus) " in run("list").stdout
     assert [line.split()[0] for line in run("list", "--fault", "unknown").stdout.splitlines()] == ["ID", "3", "2"]
+    rows = [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
+    assert [(row["id"], row["cause"], row["cause_by"]) for row in rows] == [
+        (3, "unknown", "people"),
+        (2, "unknown", "signalbox"),
+        (1, None, "signalbox"),
+    ]
     assert run("list", "--fault", "gpu_fell_off_bus").stdout == "No matching incidents.\n"
 
 

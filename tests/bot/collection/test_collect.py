@@ -37,6 +37,7 @@ from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge, knowledge
 from bot.runtime.errors import NothingCollected
 from connectors.base.contract import (
+    OUT_OF_TIME,
     Bounds,
     CheckResult,
     CollectionRequest,
@@ -364,6 +365,18 @@ def test_a_mistake_in_a_connector_is_a_gap(tmp_path: Path) -> None:
     got = run(wired(a=Toy(wrong, frozenset({"events"})), b=Toy(writes("logs/b.log", b"x\n"))), tmp_path / "b")
     [gap] = described(got.folder)["gaps"]
     assert (gap["source"], "KeyError" in gap["reason"]) == ("a", True)
+
+
+def test_sources_that_ran_out_of_time_are_told_together(tmp_path: Path) -> None:
+    """In one wording, whether the collection or the source itself noticed."""
+
+    def late(asked: CollectionRequest, _spool: Spool) -> Iterable[Gap]:
+        replace(asked.deadline, at=0.0).check()
+        return ()
+
+    sources = wired(a=Toy(late, frozenset({"events"})), b=Toy(late, frozenset({"metrics"})), c=Toy())
+    with pytest.raises(NothingCollected, match=rf"4711: a, b \({OUT_OF_TIME}\); c \(nothing\)$"):
+        run(sources, tmp_path / "b")
 
 
 def test_nothing_is_reported_to_be_nothing(tmp_path: Path) -> None:

@@ -187,6 +187,22 @@ def test_the_pool_of_healthy_runs_ships_and_knows_common_lines() -> None:
     assert known.find(skeleton("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate <*> GiB")) is None
 
 
+def test_all_last_lines_that_a_named_good_run_lacks_are_shown(tmp_path: Path) -> None:
+    """Up to five, in their order, with the ranks that printed them, although nothing says that the run failed."""
+    good, bad = written(tmp_path / "good", 2, broken=False), written(tmp_path / "bad", 2, broken=False)
+    for node in range(2):
+        with (bad / f"node{node}.log").open("a", encoding="utf-8") as log:
+            log.write("2026-03-01 10:11:05 widget cache rebuilt from peer 3\n")
+            log.write("2026-03-01 10:11:06 widget tenancy withdrawn, leaving\n" * (node == 1))
+    report = diagnose_paths(KNOWN, [bad], compare=ComparisonOptions(baseline=good, workers=1)).report
+    new = [(item.what[20:], item.why) for item in report.indicators.events if "not in the last good run" in item.why]
+    assert new == [
+        ("widget cache rebuilt from peer 3", "not in the last good run, printed by node0, node1"),
+        ("widget tenancy withdrawn, leaving", "not in the last good run"),
+    ]
+    assert "the good run" in report.indicators.compared_with
+
+
 def test_the_same_bundle_gives_the_same_report(tmp_path: Path) -> None:
     """Ids are digests of the report's content, including the comparison."""
     bundle = a_bundle(tmp_path / "b")

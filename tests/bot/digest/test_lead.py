@@ -56,6 +56,17 @@ def test_three_sentences():
     )
 
 
+def test_a_cause_whose_failures_are_all_closed_is_nothing_to_do():
+    """Of others, it says how many are open."""
+    done = {"closed": True, "cause": "shown", "said_fault": "xid"}
+    first, second, *others = COSTLY
+    assert lead.sentences(digest_of(first._replace(**done), second, *others))[2] == (
+        "To do first: fix “A GPU failed”: 2 failures (1 open), 192 GPU-hours (hardware)."
+    )
+    closed = digest_of(first._replace(**done), second._replace(**done), *others)
+    assert [action.told for action in lead.actions(closed) if "A GPU failed" in action.told] == []
+
+
 def test_actions_have_owners():
     """Expensive causes belong to their domain; open failures to who is on call, the most expensive first."""
     found = [(action.owner, action.told) for action in lead.actions(digest_of(*COSTLY))]

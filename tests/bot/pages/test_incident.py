@@ -191,18 +191,46 @@ def test_the_line_that_shows_the_cause_stands_in_the_head():
 
 
 @pytest.mark.parametrize("verdict", ["wrong", "right_not_first"])
-def test_what_people_closed_it_as_stands_above_the_answer(verdict):
-    """A cause that people refuted is no headline and no step to take; an open incident shows the answer."""
+def test_the_confirmed_cause_is_the_headline(verdict):
+    """The first answer is folded below it, with its decision, which is past; an open incident shows the answer."""
     at = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
-    said = (Annotation(3, 1, at, Closing("ana", "cli", verdict, "fault", "storage_io")),)
+    said = (Annotation(3, 1, at, Closing("ana", "cli", verdict, "fault", "storage_io", action="moved the job")),)
     page = incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="closed"))
-    told = page.partition("<h1>")[2].partition("</h1>")[0]
+    lead, _, fold = page.partition('<details class="first-said">')
 
-    assert "People closed this as" in page.partition("<h1>")[0]
-    assert told == ("storage io" if verdict == "wrong" else "GPU 3 on gpu-017: a GPU fell off the bus")
-    assert ("The answer was wrong: GPU 3 on gpu-017" in page) == (verdict == "wrong")
+    assert "<h1>Confirmed: storage io, by ana</h1>" in lead
+    assert "<strong>Done:</strong> moved the job" in lead
+    for text in ('class="decision', "Requeue without gpu-017", "Drain gpu-017", "a GPU fell off the bus"):
+        assert text not in lead[lead.index("<h1>") :]
+    assert f"Signalbox said first{' (wrong)' if verdict == 'wrong' else ''}: GPU 3 on gpu-017" in fold
+    assert "Requeue without gpu-017" in fold.partition("</details>")[0]
     assert page.count("<details") == page.count("</details>")
-    assert "People closed this" not in incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="open"))
+    assert "Confirmed" not in incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="open"))
+
+
+def test_the_steps_are_those_of_the_confirmed_cause():
+    """If the answer has it, although not first: with its lines, and its section is the open one."""
+    at = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+    first = FALLEN_GPU.diagnoses[0]
+    step = replace(first.remediation[0], text="Ask the storage team.", command=None)
+    second = replace(first, rank=2, fault="storage_io", title="A write failed", remediation=(step,), evidence=())
+    said = (Annotation(3, 1, at, Closing("ana", "cli", "right_not_first", "shown", "storage_io")),)
+    report = replace(FALLEN_GPU, diagnoses=(first, second))
+    page = incident_page(report, about=IncidentStatus(3, at, said, state="closed"))
+    lead = page.partition('<details class="first-said">')[0]
+
+    assert "Steps for this cause" in lead
+    assert "Ask the storage team." in lead
+    assert "Drain gpu-017" not in lead
+    assert page.count('<details class="diagnosis" open>') == 1
+    assert page.index('<details class="diagnosis" open>') > page.index('<details class="diagnosis">')
+
+
+def test_a_run_that_did_not_fail_needs_no_confirmation():
+    """Only a failure lacks a confirmed cause."""
+    about = IncidentStatus(3, datetime(2026, 3, 2, 8, 30, tzinfo=UTC))
+    assert "No confirmed cause yet" in incident_page(FALLEN_GPU, about=about)
+    assert "No confirmed cause yet" not in incident_page(HEALTHY, about=about)
 
 
 def test_a_confirmed_cause_is_not_written_twice():
@@ -211,5 +239,5 @@ def test_a_confirmed_cause_is_not_written_twice():
     said = (Annotation(3, 1, at, Closing("ana", "cli", "right", "shown", FALLEN_GPU.diagnoses[0].fault)),)
     above = incident_page(FALLEN_GPU, about=IncidentStatus(3, at, said, state="closed")).partition("<h1>")[0]
 
-    assert "People confirmed this cause" in above
-    assert "People closed this" not in above
+    assert "Confirmed by ana" in above
+    assert "Closed as" not in above

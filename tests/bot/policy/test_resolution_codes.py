@@ -29,5 +29,5 @@ def test_a_cause_says_whether_the_bot_was_right(cause, fault, found, verdict):
 def test_causes_without_a_fault_have_words():
     """A cause with a fault is named by the fault."""
     assert [nameless(text) for text in ("no_rule", "no_failure", "unknown", "fault", "shown", None)] == [
-        "no rule fits", "nothing failed", "still unknown", None, None, None,
+        "no rule fits", "nothing failed", "unknown cause", None, None, None,
     ]  # fmt: skip

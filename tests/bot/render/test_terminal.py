@@ -70,7 +70,7 @@ The run stopped making steps after iteration 310 and no rule says why.
 Find the cause before you restart: no rule explains this failure.
 
    Do first   Read logs/rank-12.log:5120 (rank 12), the line that stands out
-              most, and those before it.
+              most, and the lines around it.
    Job        vision-pretrain
    Phase      hung, last iteration 310
    Hang       confirmed (seen in logs; no data on stacks)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from bot.queue.payloads import DiagnosePayload
+from bot.render.report_json import dumps
 from bot.slack.parsing.commands import read_diagnose
 from bot.slack.parsing.questions import command_in, request_in
+from bot.store.packed_reports import Origin
+from tests.support.bot_samples import HEALTHY
 from tests.support.common.slack_actions import only
 from tests.support.slack_reading import read
 from tests.support.slack_stage import ADA, CHANNEL
@@ -121,6 +126,18 @@ def test_what_failed_today_is_answered_as_a_handover(play):
     same = read(only(direct(play, "handover 24h")[1:]).blocks)
     assert re.sub(TIME, "", told) == re.sub(TIME, "", same)  # the second span is that of a later moment
     assert play.ledger.tasks.counts() == {}
+
+
+def test_a_plain_word_is_a_job_only_if_an_incident_knows_it(play):
+    """A greeting gets the commands and collects nothing; what looks like an id is looked for."""
+    told = read(only(direct(play, "hello")).blocks)
+    assert told.startswith("I know no job “hello”.")
+    assert "/diagnose JOB" in told
+    assert play.ledger.tasks.counts() == {}
+    report = replace(HEALTHY, job=replace(HEALTHY.job, name="nightly"))
+    play.ledger.incidents.add(dumps(report), report, b"", None, datetime.now(UTC), origin=Origin("default"))
+    assert "No job “nightly” found" in read(direct(play, "nightly")[1].blocks)
+    assert "No job “lm-7” found" in read(direct(play, "lm-7")[2].blocks)
 
 
 def test_small_talk_gets_the_commands(play):

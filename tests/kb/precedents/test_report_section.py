@@ -267,6 +267,20 @@ def test_the_same_past_gives_the_same_report_and_another_one_another_id() -> Non
     assert len(set(ids)) == 3
 
 
+def test_how_advice_fared_is_told_of_the_same_known_fault_only() -> None:
+    """Failures of unknown cause have no fault in common, whatever class their first lead has."""
+    steps = (AdviceStep("cuda_oom", "requeue", 1, tried=True, next_reached=2),)
+    known_fault = replace(BARE, diagnoses=(OOM,))
+    assert remembered_sentences(known_fault, known_=past(steps=steps)) == [
+        "Requeueing helped 1 of 1 time for this fault here."
+    ]
+    for unknown in (
+        replace(known_fault, verdict="no_match"),
+        replace(BARE, diagnoses=(replace(OOM, rule=""),)),
+    ):
+        assert remembered_sentences(unknown, known_=past(steps=steps)) == []
+
+
 # --- what an incident leaves -----------------------------------------------------------------------------------------
 
 

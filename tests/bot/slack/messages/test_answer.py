@@ -65,7 +65,7 @@ UNKNOWN_TEXT = """\
 # 🟡 vision-pretrain: hangs, cause unknown
 *The run stopped making steps after iteration 310 and no rule says why.*
 *Find the cause before you restart: no rule explains this failure.*
-*Do first* Read logs/rank-12.log:5120 (rank 12), the line that stands out most, and those before it.
+*Do first* Read logs/rank-12.log:5120 (rank 12), the line that stands out most, and the lines around it.
 (last iteration 310)
 (Hang: confirmed (seen in logs; no data on stacks))
 ---
@@ -237,18 +237,20 @@ def test_a_suspected_hang_says_how_to_be_sure():
 def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
     """The decisive close-out, then those that disagree."""
     said = (
-        Opinion("U1", "ECC error", ("n12",), "right", "swapped the board"),
+        Opinion("U1", "ECC error", ("n12",), "right", "again", named=True, action="swapped the board"),
         Opinion("U2", "GPU fell off", ("n12",), "right_not_first"),
         Opinion("U3", "ECC error", ("n12",), "right"),
     )
     message = answer_message(FALLEN_GPU, replace(CARD, closings=said))
-    assert read(message.blocks).splitlines()[:4] == [
+    assert read(message.blocks).splitlines()[:5] == [
         "# ⚪ llm-70b: failed, closed",
-        "*Closed by *@U1: ECC error, node n12 (bot: right)",
-        "swapped the board",
+        "*Confirmed: ECC error, node n12*, by @U1 (bot: right)",
+        "Done: swapped the board",
+        "again",
         "@U2 disagrees: GPU fell off, node n12 (bot: right, but not first)",
     ]
     assert "@U3" not in read(message.blocks)
+    assert "Requeue" not in read(message.blocks) + message.text
     assert _actions(message) == ["close_out", "evidence", "life", "more"]
 
 
