@@ -43,6 +43,11 @@ _OF_A_CONNECTION = lazy_compile(
     r"(?i)\berrno\b|connect|\bpipe|socket|\bhosts?\b|\bclose[ds]?\b|\breset\b|refused|aborted|\beof\b|end of file|network|https?:|ran out of input"
 )
 _FEWEST_WORDS = 3  # of a message that says what happened
+_SHOWN = 400  # characters of a line in which the exit status of a rank is looked for
+_EXITED = lazy_compile(
+    r"(?i)\b(?:rank|worker|task|process)[ _:=#]{0,2}(\d{1,6})\b.{0,40}?\bexit(?:ed|s)?(?: with)?[ _-]?(?:status|code|return code)?[ :=]{1,3}-?\d{1,5}\b"
+    r"|(?<![a-z])exit(?:ed|s)?\b[^\n]{0,60}?\b(?:rank|worker|task|local_rank)\W{1,4}(\d{1,6})\b.{0,40}?\b(?:code|status|rc|return_?code|exit_?code)\W{1,4}-?\d{1,5}\b"
+)
 _OTHERS = lazy_compile(
     r"(?i)\b(?:peer|remote (?:process|worker|rank)|other ranks?|another rank|[NR]CCL|gloo|ProcessGroup\w*|collective|all_?reduce|barrier"
     r"|watchdog|TCPStore|rendezvous|DistBackendError|c10d?|c10::\w+|(?:missing|stalled|remaining|remainder of|subset of) ranks)\b"
@@ -267,6 +272,12 @@ def only_gives_up(line: str) -> bool:
     """Whether a line announces the end of its process and does not say why."""
     said = message_of(line)
     return bool(_GIVES_UP.search(said)) and len(_GIVES_UP.sub("", said).split()) < _FEWEST_WORDS
+
+
+def exit_of(line: str) -> int | None:
+    """Return the rank whose exit status a line gives, as a launcher or a script reports it; None if it gives none."""
+    found = _EXITED.search(line[:_SHOWN])
+    return int(found[1] or found[2]) if found is not None else None
 
 
 def tells_of_others(message: str) -> bool:

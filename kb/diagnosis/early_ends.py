@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from kb.anomalies.core.severity_words import harm, skeleton
-from kb.diagnosis.bad_events import BadEvent, BadEvents, TailLine, is_harmless, is_stack, tells_of_others
+from kb.diagnosis.bad_events import BadEvent, BadEvents, TailLine, exit_of, is_harmless, is_stack, tells_of_others
 from kb.diagnosis.symptoms import Symptoms
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts, without_status
 from kb.facts.topology import Place, Places
@@ -23,10 +23,6 @@ LAST_LINES = 3  # for a process that ended without reporting an error
 HARM = 0.35  # score from which a line's words count as trouble; severity_words gives it to a bad word without a level
 WORDS = lazy_compile(r"[^\W\d_]{2,}")
 MOST_LOGS = 64  # that are searched for the exit status of a rank, or for lines like those of one
-SHOWN = 400  # characters of a line in which a rank's exit status is looked for
-_EXITED = lazy_compile(
-    r"(?i)\b(?:rank|worker|task|process)[ _:=#]{0,2}(\d{1,6})\b.{0,40}?\bexit(?:ed|s)?(?: with)?[ _-]?(?:status|code|return code)?[ :=]{1,3}-?\d{1,5}\b"
-)
 FEWEST_WORDS = 3  # minimum length of a message; anything shorter is part of a table, a path or a number
 
 ENDS = frozenset({"segfault", "killed"})  # ids of the classes of how a process ended, which launchers report
@@ -67,6 +63,7 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
             continue
         end, only_one = reported.get(rank), symptoms.lost_peer and _all_others(rank, symptoms)
         last = last_words.of(rank, with_nobodys=only_one or end is not None)
+        last = [item for item in last if exit_of(item.line) is None] or last  # those are its launcher's words
         alone = any(facts.streams[item.stream].summary.ref.resource.rank == rank for item in last)
         silent = not symptoms.findings  # then the report of its launcher is all there is
         own_status = end is not None and (alone or silent or str(end[1].fields.get("exitcode")) != "1")
@@ -130,9 +127,7 @@ def exited_ranks(facts: Facts, places: Places) -> frozenset[int]:
             found |= {rank} if rank is not None else set()
     for stream in facts.streams[:MOST_LOGS]:
         if stream.summary.ref.kind == "job":
-            found |= {
-                int(match[1]) for _, line in tail_lines(stream.summary) if (match := _EXITED.search(line[:SHOWN]))
-            }
+            found |= {rank for _, line in tail_lines(stream.summary) if (rank := exit_of(line)) is not None}
     return frozenset(found)
 
 

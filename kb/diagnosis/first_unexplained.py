@@ -17,6 +17,7 @@ from kb.diagnosis.bad_events import (
     BadEvent,
     BadEvents,
     Kind,
+    exit_of,
     is_stack,
     only_gives_up,
     passed_on,
@@ -280,7 +281,11 @@ class _Search:
         own = [item for item in self._bad.tail(event.stream) if item.resource.rank == event.resource.rank]
         after = [item for item in own if item.offset > event.offset][:2]
         wanted = [item for item in after if "what():" in item.line or not is_stack(item.message)]
-        return {item.offset: item.line for item in wanted if not tells_of_others(item.message)}
+        return {
+            item.offset: item.line
+            for item in wanted
+            if not tells_of_others(item.message) and exit_of(item.line) is None
+        }
 
     def _ended_early(self) -> Unexplained | None:
         """Return the end of a rank that others accuse and that shows no symptom itself."""

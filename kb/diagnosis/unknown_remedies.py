@@ -24,7 +24,8 @@ _READ_OTHER = (
     "This line refers to another log, that of the process which ended, and says nothing of the cause itself. Find that log where the launcher "
     "writes the output of its processes, read its end, and diagnose it with this one."
 )
-_DIGITS = lazy_compile(r"\d+")
+# what differs from run to run: addresses, codes of digits and letters, numbers
+_VARIES = lazy_compile(r"\b0[xX][0-9a-fA-F]+\b|\b(?=[a-zA-Z]*\d)(?=\d*[a-zA-Z])[0-9a-zA-Z]{3,}\b|\d+")
 _LIBRARY = lazy_compile(r"(?:site|dist)-packages/|/lib/python3|^<")
 _FRAME = lazy_compile(
     r"(?P<folder>(?:[^:\n]*/)?)(?P<file>[^:/\n]{1,200}):(?P<number>\d{1,9}) in (?P<function>.{1,200})"
@@ -61,8 +62,24 @@ def words_of(
 
 
 def _regex_of(text: str) -> str:
-    """Return a regex for a piece of a line, in which numbers may differ."""
-    return _DIGITS.sub(r"\\d+", re.sub(r"\\([ -])", r"\1", re.escape(text)))
+    """Return a regex for a piece of a line, in which numbers and codes may differ."""
+    regex, at = "", 0
+    for varies in _VARIES.finditer(text):
+        known = text[at : varies.start()]
+        regex += _escaped(known) + _same_kind(varies[0])
+        at = varies.end()
+    return regex + _escaped(text[at:])
+
+
+def _same_kind(value: str) -> str:
+    """Return a regex for values like this one: an address, a number, or a code of digits and letters."""
+    if value[:2] in ("0x", "0X"):
+        return r"0[xX][0-9a-fA-F]+"
+    return r"\d+" if value.isdigit() else r"\w+"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"\\([ -])", r"\1", re.escape(text))
 
 
 def steps(known: Mapping[str, str]) -> Iterator[RemediationStep]:

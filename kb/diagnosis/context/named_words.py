@@ -18,6 +18,7 @@ _ASIDE = lazy_compile(
 _CHOICES = lazy_compile(
     r"(?i)\b(?:one of|did you mean|available|allowed|supported|choose from|possible|expected|valid|but there (?:is|are))\b"
 )
+_VALUE = lazy_compile(r"(--[a-z][\w-]{1,60})=([\"'`])[^\s\"'`]{1,60}\2")  # the option is named, not its value
 _SENTENCE = lazy_compile(r"[.!?]\s{1,3}[A-Z]")
 _QUOTED = lazy_compile(
     r"(?<!\w)(?:`([^`\s]{1,60})`|'([^'\s]{1,60})'|\"([^\"\s]{1,60})\"|`([^`\s']{1,60})'|\u2018([^\u2019\s]{1,60})\u2019)(?!\w)"
@@ -48,7 +49,7 @@ def message_names(message: str) -> str:
     whole = message[:_LONGEST].strip()
     if whole[:1] in "'\"" and whole[-1:] == whole[:1] and " " in whole:  # a KeyError quotes its message
         whole = whole[1:-1]
-    text = _ASIDE.sub(" ", whole)
+    text = _VALUE.sub(r"\1", _ASIDE.sub(" ", whole))
     choices = _CHOICES.search(text, _BEGIN)
     text = text[: choices.start()] if choices is not None else text
     sentence = _SENTENCE.search(text)

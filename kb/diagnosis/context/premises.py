@@ -51,6 +51,11 @@ _PREMISES = (
         _OTHER_DEVICES,
     ),
 )
+# checks that a run had passed by the time at which it failed, if it trained before
+_FEW_STEPS = lazy_compile(
+    r"^(?:one|two|three|ten|a few|the first) (?:training |forward |backward )?(?:batch(?:es)?|steps?|pass(?:es)?|iterations?) (?:in a row )?(?:pass|run|succeed)"
+)
+_PAST_IT = "the run gets past the step at which it failed"
 _PARENTHESIS = lazy_compile(r" \([^()]{1,300}\)")
 _SENTENCE = lazy_compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 _SETTING = lazy_compile(r"(?<![\w.$-])([A-Za-z]\w{4,60})=(\w[\w.]{0,40}\w|\w)")
@@ -63,7 +68,7 @@ def applicable(steps: Sequence[RemediationStep], run: RunCircumstances) -> tuple
             step,
             text=_fitting(step.text, run),
             command=step.command if step.command and not _refuted(step.command, run) else None,
-            verify=step.verify if step.verify and not _refuted(step.verify, run) else None,
+            verify=_check(step.verify, run) if step.verify and not _refuted(step.verify, run) else None,
         )
         for step in steps
     )
@@ -76,6 +81,11 @@ def _fitting(text: str, run: RunCircumstances) -> str:
         return text
     short = _PARENTHESIS.sub(lambda found: "" if _refuted(found[0], run) else found[0], text)
     return " ".join(part for part in _SENTENCE.split(short) if not (_refuted(part, run) or _is_set(part, run)))
+
+
+def _check(verify: str, run: RunCircumstances) -> str:
+    """Return a check that the failed run had not passed itself: it may have made many steps before the one that failed."""
+    return _PAST_IT if _FEW_STEPS.match(verify) and run.get("steps") == "some" else verify
 
 
 def _refuted(text: str, run: RunCircumstances) -> bool:

@@ -49,8 +49,18 @@ def missing_among_waiting(
     if not quiet or len(quiet) == len(units) or len(quiet) > max(1, FEW_QUIET * len(units)):  # without one that waits
         return _silent_nodes(waits, layout.places)
     why = _silent(layout.places.share(len(units) - len(quiet), len(units)))
+    ended = _reported_ends(ranked.best, layout)
+    quiet = [place for place in quiet if place.rank in ended] or quiet
     quiet.sort(key=lambda place: -rumours.get(place.node, 0))  # of several, the one that peers name
     return _silent_suspects(_whole_nodes(quiet, units, rumours), why)
+
+
+def _reported_ends(best: Finding, layout: JobLayout) -> set[int | None]:
+    """Return the ranks whose end a launcher reports in the lines of the failure itself."""
+    lines = {(signal.stream, signal.offset) for signal in best.signals}
+    ends = [item for index, item in layout.facts.structures("launcher_exit") if (index, item.offset) in lines]
+    tasks = {layout.places.rank_of_task(str(item.fields.get("task"))) for item in ends if item.fields.get("task")}
+    return (tasks | {item.resource.rank for item in ends}) - {None}
 
 
 def _without_lines(places: Places) -> list[Place]:

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Literal
 
 from kb.facts.completion.announced_steps import announced_steps
+from kb.facts.completion.common_closing import common_closing, even_to_the_end
 from kb.facts.completion.final_results import last_results
 from kb.facts.completion.last_epochs import (
     closed_last_epoch,
@@ -38,6 +39,7 @@ from kb.facts.log.run_ends import (
 )
 from kb.facts.log.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
+from kb.facts.stated_world import stated_world
 from kb.model import ProgressPoint, Structure
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import head_lines, kept_lines, tail_lines
@@ -103,7 +105,7 @@ def completion(facts: Facts) -> Completion:
     state = scheduler_state(facts.evidence.job, (item for _, item in facts.structures("platform_event")))
     short = cut_short(facts)
     found = [_stream_ends(facts, index, short=short) for index in _by_rank(facts)]
-    reported = _first_of("completed", found) or tuple(_at_last_step(facts))
+    reported = _first_of("completed", found) or tuple(_at_last_step(facts)) or (() if short else _closed_alike(facts))
     planned = _first_of("planned", found) if not reported else ()
     against = tuple(_against(facts))
     ends = reported or planned
@@ -226,6 +228,22 @@ def _at_last_step(facts: Facts) -> Iterator[EndSign]:
         index, point, total = lasts[0]
         what = f"every log with steps is at the last one, {point.step} of {total}, and then closes"
         yield EndSign(what, index, point.offset, "")
+
+
+def _closed_alike(facts: Facts) -> tuple[EndSign, ...]:
+    """Return the first few of the lines with which all processes close alike, if the steps are even up to them."""
+    logs = [index for index in _by_rank(facts) if facts.streams[index].summary.ref.kind == "job"]
+    with_steps = [facts.streams[index].points for index in logs]
+    ranks = {point.rank for points in with_steps for point in points if point.rank is not None}
+    stated = facts.evidence.job.world_size or stated_world(facts)
+    processes = max(stated, len(ranks), sum(bool(points) for points in with_steps))
+    ends = common_closing([list(tail_lines(facts.streams[index].summary)) for index in logs], processes)
+    if not ends or not all(_is_last(facts, logs[place], end.offset, end.line) for place, end in ends):
+        return ()
+    if not even_to_the_end(with_steps):
+        return ()
+    what = "every process closes its log with the same words" if len(ends) > 1 else ""
+    return tuple(EndSign(what, logs[place], end.offset, end.line[:_SHOWN]) for place, end in ends[:_ENDS])
 
 
 def _planned_steps(stream: StreamFacts) -> int | None:

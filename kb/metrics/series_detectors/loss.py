@@ -314,9 +314,11 @@ def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> SeriesF
     while onset > max(1, index - 10) and (losses[onset - 1].loss or 0.0) > 1.05 * abs(level):
         onset -= 1
     peak = max(losses[onset : index + 20], key=lambda p: p.loss or 0.0)
-    text = f"loss rose from {level:.4g} to {peak.loss:.4g} from step {step_label(losses[onset])} on"
+    last = losses[onset - 1].loss if onset else None
+    shown = level if last is None else min(level, last)  # it may have fallen far since the values that give its level
+    text = f"loss rose from {shown:.4g} to {peak.loss:.4g} from step {step_label(losses[onset])} on"
     more = tuple(dict.fromkeys(p for p in (losses[onset], peak) if p is not point))
-    captures = (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}"), _end(losses, peak, level))
+    captures = (("level", f"{shown:.4g}"), ("value", f"{peak.loss:.4g}"), _end(losses, peak, level))
     return SeriesFinding(point, text, captures, more)
 
 

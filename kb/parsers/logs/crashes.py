@@ -16,7 +16,7 @@ _DETAIL = lazy_compile(rb"(?:Signal code|Failing at address): .{1,120}")
 # A frame of the stack that MPI prints; the C library, in which a signal's trampoline lies, and what only calls what it is given;
 # above the trampoline, the libraries that handle signals.
 _FRAME = lazy_compile(rb"\[ ?\d{1,3}\] (?:\S{0,300}/)?(lib[\w.+-]{1,80}?\.so)[.\d]{0,16}\(")
-_CARRIERS = lazy_compile(rb"lib(?:c|pthread|gcc_s|stdc\+\+|m|dl|rt)(?:-[\d.]+)?\.so|libpython[\d.]+m?\.so")
+_CARRIERS = lazy_compile(rb"lib(?:c|pthread|gcc_s|stdc\+\+|m|dl|rt|ffi)(?:-[\d.]+)?\.so|libpython[\d.]+m?\.so")
 _HANDLERS = lazy_compile(rb"libopen-(?:pal|rte)\.so|libuc[sm]\.so")
 # The stack that UCX prints: its thread, as the line of the signal names it, then numbered frames of a library or of a function.
 _THREAD = lazy_compile(rb"\[[\w.-]{1,64}:\d{1,9}:\d{1,9}:(\d{1,9})\]")

@@ -144,6 +144,10 @@ def test_a_line_that_refers_to_another_log_is_not_searched_for() -> None:
         ("04:12:50 rank 1 exit status 1\n", "collect the exit status of rank 2 and the kernel log of its node."),
         ("04:12:50 rank 2 exit status 12\n", "collect the kernel log of the node of rank 2."),
         (EXITED, "collect the kernel log of the node of rank 2."),
+        (
+            '{"src": "starter", "ev": "child_exit", "rank": 2, "code": 12}\n',
+            "collect the kernel log of the node of rank 2.",
+        ),
     ],
 )
 def test_only_what_the_logs_lack_is_to_be_collected(ending: str, asked: str) -> None:
@@ -164,6 +168,38 @@ def test_a_rule_for_it_can_be_made_with_one_command() -> None:
     assert re.search(regex, "CRITICAL census of 7 (rooms) was not reached")
     assert words[:3] == ["signalbox", "rules", "new"]
     assert last.grade == "safe"
+
+
+@pytest.mark.parametrize(
+    ("said", "later", "other"),
+    [
+        (
+            "CRITICAL gate sheared at 0x1f, head below sill",
+            "CRITICAL gate sheared at 0xA20, head below sill",
+            "gate sheared at noon",
+        ),
+        (
+            "CRITICAL seal a91c broken on 12 doors of the vault",
+            "CRITICAL seal 77f0 broken on 3 doors of the vault",
+            "seal broken on 3 doors",
+        ),
+    ],
+)
+def test_addresses_and_codes_may_differ(said: str, later: str, other: str) -> None:
+    """They are new in each run."""
+    command = report(f"[rank2]: {said}\n{LOST}").diagnoses[0].remediation[-1].command or ""
+    words = shlex.split(command)
+    regex = words[words.index("--regex") + 1]
+    assert re.search(regex, said)
+    assert re.search(regex, later)
+    assert not re.search(regex, other)
+
+
+def test_a_launcher_says_nothing_in_the_name_of_a_rank() -> None:
+    """Its report of the exit is not what the rank said last."""
+    exited = '{"src": "starter", "ev": "child_exit", "rank": 2, "code": -15}\n'
+    first = report("[rank2]: CRITICAL census of 81 was not reached\n" + LOST + exited).diagnoses[0]
+    assert [item.text for item in first.evidence] == ["[rank2]: CRITICAL census of 81 was not reached"]
 
 
 def test_braces_of_a_line_are_no_holes() -> None:

@@ -16,6 +16,7 @@ from kb.diagnosis.context.named_words import message_names, message_shapes
         ("Unknown layer: 'GatedMix'. Please use a `custom_scope`", "GatedMix"),
         ("a model loaded with `device_map='auto'` cannot be trained", "device_map='auto'"),
         ("--save_best requires both strategies to match:\n- strategy: steps", "--save_best"),
+        ('--keep_best needs equal strategies, except when --save_strategy="best"', "--keep_best and --save_strategy"),
         ("Expected 64 of '*_optim.pt' but found 56 files", "*_optim.pt"),
         ("environment variable MASTER_ADDR expected, but not set", "MASTER_ADDR"),
         ("Precision 'fp7' is invalid. Allowed values: ('bf16', 'fp32')", "fp7"),

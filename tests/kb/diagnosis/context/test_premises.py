@@ -66,3 +66,20 @@ def test_an_answer_has_few_steps_and_never_none() -> None:
     assert len(left(*"abcde")) == MOST
     assert left("Find out why.", command="sacct -j 7", known={"scheduler": "kubernetes"}) == ["Find out why."]
     assert left("Ask the other ranks.", known={"processes": "one"}) == ["Ask the other ranks."]
+
+
+@pytest.mark.parametrize(
+    ("check", "steps", "expected"),
+    [
+        ("two steps pass on two ranks", "some", "the run gets past the step at which it failed"),
+        ("one batch passes forward and backward", "some", "the run gets past the step at which it failed"),
+        ("one batch passes forward and backward", "none", "one batch passes forward and backward"),
+        ("one batch has labels", "some", "one batch has labels"),
+        ("the import works", "some", "the import works"),
+    ],
+)
+def test_no_check_that_the_failed_run_had_passed(check: str, steps: str, expected: str) -> None:
+    """A run that failed at its tenth step had made nine."""
+    step = RemediationStep("look_at_logs", "Look.", "look", verify=check)
+    shown = applicable([step], cast(RunCircumstances, Known({"steps": steps}, {})))
+    assert [item.verify for item in shown] == [expected]
