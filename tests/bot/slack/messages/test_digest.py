@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from bot.digest.schedule import tick
 from tests.support.common.slack_actions import only, text_of
@@ -13,9 +14,9 @@ TENANT = f"    digest: {{channel: {CHANNEL}}}\n    zone: Europe/Berlin\n"
 
 
 def monday():
-    """Return the current or next Monday at ten in Berlin."""
-    now = datetime.now(UTC)
-    return (now + timedelta(days=(7 - now.weekday()) % 7 or 7)).replace(hour=10, minute=0)
+    """Return the next Monday at ten in Berlin."""
+    now = datetime.now(ZoneInfo("Europe/Berlin"))  # where Monday begins while it is Sunday by UTC
+    return (now + timedelta(days=7 - now.weekday())).replace(hour=10, minute=0).astimezone(UTC)
 
 
 def test_a_digest_is_posted_once_with_its_files(tmp_path, known, monkeypatch):
