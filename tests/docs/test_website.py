@@ -18,17 +18,30 @@ from tests.support.paths import ROOT
 MAKE = ROOT / "docs" / "make"
 
 
-@pytest.fixture
-def website(monkeypatch):
+@pytest.fixture(scope="module")
+def website():
     """The builder, a script beside the others of docs/make."""
-    monkeypatch.syspath_prepend(MAKE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(MAKE)
+        yield _loaded()
+    sys.modules.pop("reference", None)
+
+
+@pytest.fixture(scope="module")
+def sources(website, tmp_path_factory):
+    """What is put together for the generator; nobody changes it."""
+    folder = tmp_path_factory.mktemp("site") / "docs"
+    website.assemble(folder)
+    return folder
+
+
+def _loaded():
     spec = importlib.util.spec_from_file_location("website", MAKE / "website.py")
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     assert spec.loader is not None
     spec.loader.exec_module(module)
-    yield module
-    sys.modules.pop("reference", None)
+    return module
 
 
 def in_navigation(items):
@@ -41,28 +54,26 @@ def in_navigation(items):
                 yield from [inner] if isinstance(inner, str) else in_navigation(inner)
 
 
-def test_every_page_is_in_the_navigation(website, tmp_path):
+def test_every_page_is_in_the_navigation(website, sources):
     """A new page must be placed; a page that is gone must be removed. Only the pages of single rules are reached from their index."""
-    website.assemble(tmp_path / "docs")
     pages = {
-        path.relative_to(tmp_path / "docs").as_posix()
+        path.relative_to(sources).as_posix()
         for pattern in ("*.md", "reference/*.md", "decisions/*.md", "rules/*.md")
-        for path in (tmp_path / "docs").glob(pattern)
+        for path in sources.glob(pattern)
     }
 
     assert sorted(in_navigation(tomllib.loads(website.SETTINGS.read_text())["project"]["nav"])) == sorted(pages)
 
 
-def test_a_link_out_of_the_folder_leads_to_a_copy(website, tmp_path):
+def test_a_link_out_of_the_folder_leads_to_a_copy(sources):
     """Files of the checkout that pages link to are part of the site; a folder becomes a list of its files."""
-    website.assemble(tmp_path / "docs")
-    text = (tmp_path / "docs" / "operations.md").read_text()
+    text = (sources / "operations.md").read_text()
 
     assert "](files/deploy/systemd/signalbox.service)" in text
     assert "](files/deploy/container/index.md)" in text
-    assert "[compose.yaml](compose.yaml)" in (tmp_path / "docs/files/deploy/container/index.md").read_text()
-    assert "](evaluation.md)" in (tmp_path / "docs" / "benchmarks.md").read_text()  # ../docs/evaluation.md in bench/
-    assert "](security.md)" in (tmp_path / "docs" / "architecture.md").read_text()
+    assert "[compose.yaml](compose.yaml)" in (sources / "files/deploy/container/index.md").read_text()
+    assert "](evaluation.md)" in (sources / "benchmarks.md").read_text()  # ../docs/evaluation.md in bench/
+    assert "](security.md)" in (sources / "architecture.md").read_text()
 
 
 def test_a_link_that_leads_nowhere_is_named(website, tmp_path, monkeypatch):
@@ -87,12 +98,11 @@ def test_a_link_that_leads_nowhere_is_named(website, tmp_path, monkeypatch):
     ]
 
 
-def test_the_reference_has_every_command_option_and_setting(website, tmp_path):
+def test_the_reference_has_every_command_option_and_setting(sources):
     """They are read from the command line and the schemas, so nothing can be missing."""
-    website.assemble(tmp_path / "docs")
-    cli = (tmp_path / "docs/reference/cli.md").read_text()
-    settings = (tmp_path / "docs/reference/configuration.md").read_text()
-    report = (tmp_path / "docs/reference/report.md").read_text()
+    cli = (sources / "reference/cli.md").read_text()
+    settings = (sources / "reference/configuration.md").read_text()
+    report = (sources / "reference/report.md").read_text()
 
     assert "\n### incidents list\n" in cli
     assert "<code>--assignee WHO</code>" in cli
