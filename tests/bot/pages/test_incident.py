@@ -110,7 +110,7 @@ def test_no_attack_becomes_markup(known):
 def test_no_report_at_all_breaks_the_page():
     """Reports with every field at random, hostile ones among them: always a page, and of known elements only."""
     chance = Random(20261122)
-    for _ in range(150):
+    for _ in range(40):
         page = incident_page(hostile_reports.report(chance), about=IncidentStatus(1, WHEN))
         assert Read(page).faults == []
         assert page.encode()

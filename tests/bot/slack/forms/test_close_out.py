@@ -78,7 +78,7 @@ def test_forms_of_hostile_texts_fit():
     """Whatever the names of jobs, faults and nodes."""
     chance = Random(5)
     faults = []
-    for _ in range(150):
+    for _ in range(40):
         shown = tuple(
             DiagnosisOption(n, text(chance), text(chance), text(chance)) for n in range(chance.randint(0, 40))
         )

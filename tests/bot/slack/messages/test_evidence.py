@@ -50,7 +50,7 @@ def test_an_answer_without_lines_says_so():
 def test_hostile_lines_fit_and_hold_no_secret():
     """Any text in the line and around it."""
     chance = Random(5)
-    for _ in range(60):
+    for _ in range(20):
         items = [item(text(chance), text(chance)[:80] or "x", number) for number in range(chance.randrange(7))]
         around = {
             (each.source.encode("utf-8", "replace").decode(), each.offset): LogContext(
