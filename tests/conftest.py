@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from bot.rulebase.loader import Knowledge, knowledge, prefilter_of
 from bot.runtime.paths import cache_dir
+from tests.support.quick_engines import quick_engines
 
 BYTECODE = Path(__file__).parent / "kb" / "__pycache__"  # missing in a fresh checkout, until tests are imported
 
@@ -31,7 +32,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("signalbox", deadline=None)
+settings.register_profile("signalbox", deadline=None, max_examples=30)  # new ones in each run; 100 take thrice as long
 settings.load_profile("signalbox")
 
 
@@ -65,6 +66,13 @@ def _compiled_by_one_worker() -> Iterator[None]:
             prefilter_of(knowledge())
             if BYTECODE.is_dir():
                 held.close()
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def each_set_built_once() -> Iterator[None]:
+    """Build the engines that a few lines of a log need once for all logs."""
+    with quick_engines():
         yield
 
 

@@ -31,6 +31,7 @@ from typing import Any, NoReturn
 from bot.store.database import Database
 from tests.support.paths import BUNDLES, DEMO
 from tests.support.quick_databases import quick_databases
+from tests.support.quick_engines import quick_engines
 
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENBLAS", "OMP_")  # variables that a fork reads too late
 NOBODY = 65534
@@ -204,7 +205,7 @@ def _request(client: socket.socket) -> dict[str, Any]:
 
 def main() -> None:
     """Serve; a fork returns from that, and becomes the command."""
-    with quick_databases():
+    with quick_databases(), quick_engines():
         Database("sqlite://").close()  # records how tables are made, for all forks
         _import_everything()
         forked = _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -175,7 +175,7 @@ def test_what_is_refused(body, kind, says):
         read_ended(body, kind)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["", FORM]))
 def test_nothing_else_is_raised(body, kind):
     """Any input is an end or is rejected."""

@@ -50,7 +50,7 @@ def decided(stream, cap, mutes=()):
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(streams, st.integers(1, 4))
 def test_no_stream_gets_past_the_cap(stream, most):
     """The hourly limit holds, and nothing vanishes: each failure is posted, counted or listed."""
@@ -60,7 +60,7 @@ def test_no_stream_gets_past_the_cap(stream, most):
     assert {item.do for _, _, item in found} <= {"post", "count", "hold"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(streams)
 def test_the_same_again_is_counted_and_its_pauses_grow(stream):
     """Two messages about the same failure are at least the pause apart, the pause never shrinks, and every repeat is counted."""
@@ -79,7 +79,7 @@ def test_the_same_again_is_counted_and_its_pauses_grow(stream):
             assert at < last[key][0] + last[key][1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(streams)
 def test_what_is_muted_is_never_reported(stream):
     """Nothing is posted until the mute ends, counting continues, and other failures are unaffected."""

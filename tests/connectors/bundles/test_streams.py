@@ -418,7 +418,7 @@ def test_something_else_behind_packed_data_is_reported(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage_is_a_gap_or_harmless(tmp_path, suffix, data):
     """Whatever byte of a packed file is wrong, reading ends without an exception."""

@@ -285,7 +285,7 @@ def test_numbers_as_ranges(numbers: Iterable[int], expected: str) -> None:
 # what is quoted
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.text("abcde äß漢🙂", max_size=600)), min_size=1, max_size=12),
 )
@@ -366,7 +366,7 @@ WORD = re.compile(
 )  # bytes with words can report the end of a run, after which other lines count differently
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(
     st.binary(max_size=3000).filter(lambda raw: WORD.search(raw) is None),
     st.lists(st.integers(128, 255), max_size=500).map(bytes),
@@ -398,7 +398,7 @@ BLOCKS = (
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(
     st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=6),
     st.lists(st.lists(st.sampled_from(CALM), max_size=6), min_size=7, max_size=7),

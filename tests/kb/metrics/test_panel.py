@@ -165,7 +165,7 @@ def test_merged_panels_have_all_rows_and_times() -> None:
 POINTS = st.lists(st.tuples(st.integers(0, 40), st.floats(0, 100)), min_size=1, max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(POINTS, POINTS, POINTS)
 def test_merging_does_not_depend_on_order(
     first: list[tuple[int, float]], second: list[tuple[int, float]], third: list[tuple[int, float]]
@@ -209,7 +209,7 @@ def test_ten_thousand_ranks_make_a_panel() -> None:
     assert made(*several).values.shape == (10_240, 3)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.tuples(

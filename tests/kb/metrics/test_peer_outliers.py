@@ -308,7 +308,7 @@ def test_limits_can_be_set() -> None:
     assert compare(panel("rdma_tx", values), None, replace(OutlierLimits(), lasts=1200.0)) == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     arrays(
         np.float64,

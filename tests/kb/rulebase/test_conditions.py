@@ -187,7 +187,7 @@ def test_names_of_a_condition() -> None:
     assert names(condition) == set(NAMES)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from(list("ab() $not_x9\"',\t")), max_size=40))
 def test_any_expression_is_read_or_refused(text: str) -> None:
     """A parser gives a condition or at least one fault, never both and never an exception."""

@@ -409,7 +409,7 @@ def test_bytes_that_are_no_rulebook() -> None:
             decode(bad)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2000), st.binary(min_size=1, max_size=4))
 def test_damaged_bytes_never_crash(place: int, damage: bytes) -> None:
     """A damaged cache gives a rulebook or the one error, nothing else."""
@@ -471,7 +471,7 @@ def test_hostile_rules_cost_little(text: str) -> None:
     assert time.process_time() - start < 10
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.dictionaries(st.text("abr/.uley", max_size=14), st.text(max_size=40), max_size=3),
     st.text(max_size=80),

@@ -80,7 +80,7 @@ def _part(draw: st.DrawFn, index: int) -> StreamSummary:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(parts(), st.randoms(use_true_random=False))
 def test_joining_is_order_free_and_associative(leaves: list[StreamSummary], chance: object) -> None:
     """Any order of the parts and any way of pairing them gives one and the same summary."""
@@ -94,7 +94,7 @@ def test_joining_is_order_free_and_associative(leaves: list[StreamSummary], chan
     assert repr(pool[0]) == expected  # as text: nan is not equal to itself
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(parts())
 def test_counts_add_up(leaves: list[StreamSummary]) -> None:
     """What is counted is counted whole: bytes, hits, hits of each rank, iteration lines."""

@@ -303,7 +303,7 @@ def test_parts_of_different_length_are_refused() -> None:
         track("loss", [1.0, 2.0], [1])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=12), st.integers(0, 60), st.booleans())
 def test_any_numbers_are_looked_at_without_an_exception(some: list[float], times: int, plain: bool) -> None:
     """Garbage in a series, short or long, raises nothing and warns of nothing."""

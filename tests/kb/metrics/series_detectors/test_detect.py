@@ -76,7 +76,7 @@ def test_a_healthy_run_is_left_in_peace(name: str, seed: int, format_: str) -> N
         assert one(name, part) is None
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(sorted(DETECTORS)),
     st.lists(

@@ -243,7 +243,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(JSON, max_size=4), JSON, JSON)
 def test_any_json_is_read_without_an_exception_and_gives_finite_points(
     result: list[object], warned: object, query: object
