@@ -335,7 +335,10 @@ def test_everything_for_slack_passes_the_client_that_masks(monkeypatch):
 
     assert come_out(json.dumps([given for _, given in sent]).replace(TOKEN, "", 1)) == []  # what Slack only hands back
     for path in sorted((ROOT / "bot").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        source = path.read_text()
+        if "WebClient(" not in source and "ack(" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             assert called != "WebClient" or "fakeslack" in str(path), path
             if (

@@ -177,7 +177,7 @@ def test_real_processes_are_found_and_found_anew_after_a_restart(tmp_path):
             pids = [item.main.pid for item in host.ranks(wanted)[0]]
             if pids == wanted_pids:
                 return True
-            time.sleep(0.05)
+            time.sleep(0.3)  # each look goes through all processes of the machine
         return False
 
     children = [start(0), start(1)]

@@ -18,7 +18,7 @@ from kb.model import Job, Resource, StreamRef
 from kb.templates.miner import Miner
 from kb.templates.table import TemplateTable
 
-FEW, MANY = 16, 64
+FEW, MANY = 8, 32
 LINEAR = 1.1  # times the work per rank, at most; work with each pair of ranks makes it more
 
 

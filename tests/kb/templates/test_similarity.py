@@ -48,7 +48,7 @@ class Full(ShapeCache):
         return shape_of(folded, dated=False), True
 
 
-def random_log(seed: int, lines: int = 3000) -> bytes:
+def random_log(seed: int, lines: int = 1200) -> bytes:
     """Lines of a few forms with words by chance: names, ids, paths, and those that decide on levels."""
     chance = random.Random(seed)
 

@@ -180,13 +180,13 @@ def test_both_answers_are_those_of_the_two_rule_bases(base, few_rules):
 
 
 def test_no_rule_speaks_where_its_needles_are_not(known):
-    """Wherever a shipped rule matches one of its test logs, its needles occur in the text."""
+    """Wherever a shipped rule matches the first of its test logs, its needles occur in the text."""
     matcher, missed, spoke = known.matcher(), [], set()
     patterns = sieve(known.rulebook.rules).patterns
     needles = engine()(patterns)  # compiled once for all rules
     for item in known.rulebook.rules:
         sifting = sieve([item])
-        for test in [test for test in beside([item]) if test.speaks and test.path.is_file()][:2]:
+        for test in [test for test in beside([item]) if test.speaks and test.path.is_file()][:1]:
             text = test.path.read_bytes()
             facts = Facts(evidence_of(known, matcher, {test.path.name: text}))
             if evaluate_rules(known.rulebook, [item], facts, History()).findings:
