@@ -23,9 +23,10 @@ from typing import Any
 from unittest import mock
 from urllib.parse import urlsplit
 
-from tests.support.done_once import scanned_once
+from tests.support.done_once import judged_once, scanned_once
 from tests.support.paths import DEMO, ROOT
 from tests.support.quick_databases import statements_compiled_once
+from tests.support.quick_engines import quick_engines
 
 APART = timedelta(minutes=2)  # by the clock of the sender, between two lives: all leases are over
 
@@ -95,7 +96,7 @@ def main() -> None:
 
     known = knowledge()
     prefilter_of(known)
-    with scanned_once(), statements_compiled_once():
+    with quick_engines(), scanned_once(), judged_once(), statements_compiled_once():
         picture = _rehearse(known)
         # how the picture looks is not the point here
         with mock.patch("bot.slack.delivery.attachments.png", return_value=picture):

@@ -6,7 +6,7 @@ from functools import lru_cache
 import pytest
 
 from bot.runtime import redaction
-from tests.support.done_once import drawn_once, scanned_once
+from tests.support.done_once import drawn_once, judged_once, scanned_once
 from tests.support.slack_stage import stage
 
 
@@ -29,6 +29,6 @@ def each_text_searched_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def each_log_scanned_once() -> Iterator[None]:
-    """Scan each log and draw each picture once: nearly every test has the same two jobs diagnosed, in folders of its own."""
-    with scanned_once(), drawn_once():
+    """Scan each log, judge it and draw each picture once: nearly every test has the same two jobs diagnosed, in its own folders."""
+    with scanned_once(), judged_once(), drawn_once():
         yield

@@ -33,7 +33,7 @@ def test_killed_anywhere(tmp_path, known, lives, monkeypatch):
     """There is always one incident and one answer, and at most an opening text that Slack had and we did not record."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with played(tmp_path, known, url, monkeypatch) as play:
-        assert killed(play, lives, url, tmp_path, "whole", []) == ("", WHOLE)
+        assert killed(play, lives, url, tmp_path, "job-0", []) == ("", WHOLE)
         points = lives.last.points
         numbers = chosen(points, POINTS)
         assert len(numbers) >= 20
@@ -58,7 +58,7 @@ def test_killed_again_and_again(tmp_path, known, lives, monkeypatch):
 def test_killed_on_postgresql(tmp_path, known, lives, monkeypatch, database):
     """The same with row locks instead of a file lock."""
     with played(tmp_path, known, database, monkeypatch) as play:
-        assert killed(play, lives, database, tmp_path, "whole", []) == ("", WHOLE)
+        assert killed(play, lives, database, tmp_path, "job-0", []) == ("", WHOLE)
         for number in chosen(lives.last.points, 24)[::6]:
             where, left = killed(play, lives, database, tmp_path, f"job-{number}", [number])
             assert left in expected(where), where
