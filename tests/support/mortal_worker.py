@@ -197,6 +197,7 @@ def _rehearse(known: Any) -> bytes:
 def _live(order: Order, known: Any, writing: int) -> None:
     os.environ.update(order.env)
     from bot.config.file import read
+    from bot.handlers import diagnose
     from bot.handlers.diagnose import DiagnoseHandler
     from bot.handlers.recent_jobs import list_recent_jobs
     from bot.incidents.ledger import Ledger
@@ -208,6 +209,7 @@ def _live(order: Order, known: Any, writing: int) -> None:
     from bot.slack.service import client_of
 
     tasks.LOST_AFTER = 0.0  # whoever began work in an earlier life is dead
+    diagnose.BETWEEN = 60.0  # or a life that is slow tells more of its progress, and has points that others lack
     config = read(Path(order.config))
     assert config.serve.slack is not None
     count = 0
