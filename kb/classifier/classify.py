@@ -24,6 +24,9 @@ _FRAMES = 60  # innermost ones that are looked at
 _MESSAGE = 600  # characters of a message that are read
 _CALLS_BY_STAGE = 6  # innermost frames whose names are asked for the stage; those further out hold the whole run
 _OTHER = frozenset({OWN, LIBRARY, STANDARD})
+_CALLS_THE_RUN = frozenset(
+    {"", "launcher", "config", "trainer", "model"}
+)  # areas that call whatever the run's own code does
 _CATCH_ALL = frozenset(
     {"Error", "Exception", "OSError", "RuntimeError", "SystemError", "ValueError"}
 )  # types that alone tell nothing
@@ -55,6 +58,7 @@ def classify(kind: str, message: str, frames: str = "", around: Around = NOTHING
     """Return the class of an error, or None if the model is not sure enough.
 
     An exception class that the model does not know, raised by the run's own code, is not judged: only its authors know what it means.
+    The area of a library that called this code counts only if it says what the code was for, as a reader of data does.
     Nor is a catch-all type without message and frames, which is what interleaved output leaves of an exception.
     `kind`: class of the exception, empty for a line of a log; `frames`: its frames, one per line, the innermost last.
     """
@@ -62,7 +66,7 @@ def classify(kind: str, message: str, frames: str = "", around: Around = NOTHING
     error = error_text(known.areas, kind, message, frames, around)
     if kind in _CATCH_ALL and not (error.words or error.codes or frames):
         return None
-    if error.area in ("", OWN) and not error.above and kind and f"type {kind}" not in known.weights:
+    if error.area in ("", OWN) and error.above in _CALLS_THE_RUN and kind and f"type {kind}" not in known.weights:
         return None
     answer = known.best(traits(error, known.concepts))
     return answer if answer is not None and answer.probability >= known.least else None

@@ -76,6 +76,7 @@ _PIECE = lazy_compile(
     + _THEN_RANK
     + rb"|(?P<lane>\d{1,6}) ?\| ?(?=\[(?:rank|default|\d{4}-)|\d{4}-\d\d|Traceback \()"
     rb"|\[(?P<prepended>\d{1,6})\]:? (?=Traceback \(|  File |\[rank|[A-Z]\w{2,40}(?:Error|Exception): )"
+    rb"|\[actor=(?P<actor>[^\]\n]{1,240})\] ?"  # Monarch
     rb"|\[(?P<no_role>\d{1,3})\]:(?=\S|  )"  # torchrun's tee of a role without a name, as torchx starts it
     rb"|\[\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\] ?(?=\[)"
     rb"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?=(?:[Rr]ank|RANK)[ =._-]?\d{1,6} {0,12}\| )"  # foreman and its kind
@@ -108,9 +109,10 @@ _PIECE = lazy_compile(
     rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"
     rb"|(?:\d{1,3}\.){3}\d{1,3})(?:: | {1,30}\| )"
 )
+_OF_DIMENSION = lazy_compile(rb"'\w{1,30}': (\d{1,6})/(\d{1,6})")  # of `trainer{'hosts': 1/2, 'gpus': 3/8}`
 # the groups of a rank, which takes precedence over a task's number before it, and of such numbers
 _RANKS = ("rank", "group_rank", "bare_rank", "key_rank", "env_rank", "composer", "letter", "host_rank")
-_TASKS = ("mpi", "srun", "process", "lane", "prepended", "pals", "jax_key", "in_parentheses")
+_TASKS = ("mpi", "srun", "process", "lane", "prepended", "pals", "jax_key", "in_parentheses", "actor")
 _PLAIN_TAIL = lazy_compile(
     rb"(?:\]:? ?| - | \| |: |[ \t]|\Z|(?=[\r\n]))"
     rb"(?:std(?:out|err) [FP](?: |\Z)"
@@ -230,7 +232,7 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
     elif match["raylet_ip"]:
         node = _text(match["raylet_ip"])
     elif task := next(filter(None, match.group(*_TASKS)), None):
-        rank = int(task.rpartition(b"=")[2]) if rank is None else rank
+        rank = _number(task) if rank is None else rank
         node, pid = (
             _text(match["mpi_host"] or match["mpi_at"] or match["pals_host"]) or node,
             int(match["mpi_pid"]) if match["mpi_pid"] else pid,
@@ -242,6 +244,17 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
             _text(match["host"] or match["pod"] or match["slurmd"] or match["stern"] or match["bracket_host"]) or node
         )
     return Prefix(match.end(), rank, local, node, pid, found.time)
+
+
+def _number(task: bytes) -> int | None:
+    """Return the number of a task, or that of a Monarch actor in its mesh: its place along each dimension is behind its name."""
+    told = task.rpartition(b"=")[2]
+    if told.isdigit() and len(told) < 7:
+        return int(told)
+    number = None
+    for place, size in _OF_DIMENSION.findall(task.rpartition(b"{")[2]):
+        number = (number or 0) * int(size) + int(place)
+    return number
 
 
 def _take_rfc5424(found: Prefix, start: int, line: bytes, limit: int) -> Prefix:
