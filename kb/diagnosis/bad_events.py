@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import zip_longest
+from time import gmtime
 from typing import Literal
 
 from kb.anomalies.core.severity_words import is_aside, is_consequence, is_mild
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.log.chained_exceptions import structure_start
 from kb.facts.topology import Place, Places
 from kb.model import Resource, Structure
@@ -23,7 +24,7 @@ from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
 from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
-from kb.scanning.line_access import filled_resource
+from kb.scanning.line_access import filled_resource, time_of_line
 from kb.scanning.summary import tail_lines
 from kb.values import dataclass
 
@@ -172,7 +173,10 @@ class BadEvents:
         return bisect_left(reports, low) < bisect_left(reports, high)
 
     def of_line(self, kind: Kind, item: TailLine, name: str = "") -> BadEvent:
-        """Return a line of a tail as an event."""
+        """Return a line of a tail as an event, with its own time if it has one that fits what came before it."""
+        near = self._time_near(item.stream, item.offset)
+        own = time_of_line(item.line.encode("utf-8", "replace"), None if near is None else gmtime(near).tm_year)
+        timed = own is not None and (near is None or own >= near - CLOCK_SKEW)
         return BadEvent(
             kind,
             item.stream,
@@ -180,10 +184,10 @@ class BadEvents:
             item.line,
             self.places.place(item.stream, item.resource),
             item.resource,
-            self._time_near(item.stream, item.offset),
+            own if timed else near,
             (item.offset, item.offset + len(item.line)),
             name=name,
-            timed=False,
+            timed=timed,
         )
 
     def _of_structure(self, kind: Kind, index: int, item: Structure) -> BadEvent:

@@ -76,7 +76,7 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
         quotes = quotes[:1] + [item for item in quotes[1:] if last_words.is_own(item, rank)]
         event = bad.of_line("end", quotes[0]) if quotes else _of_exit(end) if end else None
         if event is not None:
-            time = end[1].time if end and end[1].time is not None else event.time
+            time = event.time if event.time is not None or end is None else end[1].time  # that of its line comes before
             event = replace(event, place=Place(rank, places.node_of(rank)), time=time)
             lines = tuple((item.offset, item.line) for item in quotes if item.stream == event.stream)
             yield EarlyEnd(rank, event, lines, end)

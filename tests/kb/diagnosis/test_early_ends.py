@@ -133,3 +133,18 @@ def test_the_last_line_before_a_launcher_reports_an_exit_without_a_rank(said: st
     assert (end.rank if end else None) == rank
     if end is not None:
         assert (end.status, end.event.line) == ("13", said.strip())
+
+
+def test_a_line_with_a_time_of_its_own_was_printed_then() -> None:
+    """Not when a launcher noticed the end of its process."""
+    said = "2026-03-01 12:00:04 ERROR yard: row cursor did not hold\n"
+    streams = (
+        scanned(f"2026-03-01 12:00:00 data: opened part-3.bin\n{said}", BOOK, ref("logs/rank-2.log", 2)),
+        scanned(LOST, BOOK, ref("logs/rank-0.log", 0)),
+        scanned(LAUNCHER.format(second=30, code=33), BOOK),
+    )
+    known = Facts(Evidence(streams=streams))
+    places = Places(known)
+    symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
+    (end,) = early_ends(BadEvents(known, places), symptoms, [2])
+    assert (end.event.time, end.event.timed) == (1772366404.0, True)
