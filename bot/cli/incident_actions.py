@@ -14,6 +14,7 @@ from bot.incidents.handover import dumps, handover, text
 from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import LifecycleStep, RecordedStep, Verb, step_text
 from bot.incidents.names import names, with_names
+from bot.render.text_format import short_title
 from bot.rulebase.loader import knowledge
 from bot.runtime.paths import database_url
 from bot.store.incident_state import state_of
@@ -103,7 +104,7 @@ def conclusion(incident: int, report: Report) -> Conclusion | None:
 
 def _title(fault: str) -> str:
     known = knowledge().rulebook.faults.get(fault)
-    return f"{known.title} [{fault}]" if known is not None else fault
+    return f"{short_title(known.title)} [{fault}]" if known is not None else fault
 
 
 def _line(recorded_step: RecordedStep, incident: int) -> str:

@@ -23,8 +23,8 @@ from kb.digest.statistics import Spread
 _HOURS = "%a %d %b %H:%M"
 
 
-def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
-    """The page, in UTF-8. `to` returns the address of an incident's page, if it has one."""
+def page(digest: Digest, to: Callable[[int], str] | None = None, home: str | None = None) -> bytes:
+    """The page, in UTF-8. `to` returns the address of an incident's page, if it has one; `home`: the address of their list."""
     text: str = _template().render(
         d=digest,
         dear=phrases.dearest_first(digest.classes),
@@ -33,6 +33,7 @@ def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
         lead=lead.sentences(digest),
         actions=lead.actions(digest),
         to=to,
+        home=home,
         tiles=tiles(digest),
         news=list(phrases.news(digest)),
         definitions=DEFINITIONS,

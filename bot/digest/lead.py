@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bot.digest import phrases
-from bot.render.text_format import few, many
+from bot.render.text_format import few, many, short_title
 from kb.digest.digest import ClassLine, Digest
 from kb.digest.rows import UNKNOWN
 from kb.digest.statistics import LEAST
@@ -18,7 +18,6 @@ ADMINS, ON_CALL = "Signalbox admins", "on call"
 _NEW = 3  # classes named
 _COSTLY = 2  # classes to act on
 _LEMONS = 3
-_WORDS = 3  # of a title before its examples, from which on it can do without them
 _OFTEN_WRONG = 0.3  # share of judged answers from which on a rule is worth a review
 
 
@@ -130,10 +129,4 @@ def _cause(line: ClassLine) -> str:
 
 def _quoted(title: str) -> str:
     """Return the short title of a class within a sentence."""
-    return f"“{_short(title)}”"
-
-
-def _short(title: str) -> str:
-    """Return the title of a class without the examples after its colon, where it can be understood without them."""
-    name, _, examples = title.partition(": ")
-    return name if examples and (name.endswith(("fault", "configuration")) or name.count(" ") >= _WORDS - 1) else title
+    return f"“{short_title(title)}”"

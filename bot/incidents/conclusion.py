@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from bot.incidents.resolution import Annotation, cause_text, word
 from bot.policy.resolution_codes import Cause, Verdict
+from bot.render.text_format import short_title
 from kb.report import Diagnosis, Report
 
 
@@ -36,7 +37,7 @@ class Conclusion:
 
 def headline(cause: str, *, confirmed: bool, by: str) -> str:
     """Return the first line of a closed incident. `confirmed`: a cause is; else, people only closed it."""
-    return f"{'Confirmed' if confirmed else 'Closed as'}: {cause}{f', by {by}' if by else ''}"
+    return f"{'Confirmed' if confirmed else 'Closed as'}: {short_title(cause)}{f', by {by}' if by else ''}"
 
 
 def concluded(said: Iterable[Annotation], title: Callable[[str], str], report: Report) -> Conclusion | None:

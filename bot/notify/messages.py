@@ -100,6 +100,20 @@ class Messages(Repository):
             )
             return None if row is None else posting_of(session, row)
 
+    def release_edits(self) -> int:
+        """Free the messages that a sender which is gone was editing; return how many. For a sender that starts.
+
+        An edit may be done twice: should another sender be at it, the older version is edited again. A message that is not posted yet
+        keeps its lease, for it would be posted twice.
+        """
+
+        def change(session: Session) -> int:
+            leased = update(PostingRow).where(col(PostingRow.lease_until).is_not(None), col(PostingRow.ts).is_not(None))
+            changed: Any = session.execute(leased.values(lease_until=None))
+            return int(changed.rowcount)
+
+        return self.database.write(change)
+
     def mark_delivered(self, posting: Posting, ts: str, channel: str, sent: int, now: datetime) -> bool:
         """Record that the chat shows version `sent` as message `ts`. If newer content exists, the message is due again immediately.
 

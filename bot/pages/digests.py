@@ -64,10 +64,10 @@ class DigestPages:
             return None
         return drawn(digest, known[1], "dark" if known[2] == "dark" else "light")
 
-    def page(self, tenant: str, week: str, to: Callable[[int], str]) -> bytes | None:
-        """Return the whole digest as a page, or None if it is no longer stored. `to`: returns the URL of an incident's page."""
+    def page(self, tenant: str, week: str, to: Callable[[int | None], str]) -> bytes | None:
+        """Return the whole digest as a page, or None if it is no longer stored. `to`: returns the URL of an incident's page, of the list for None."""
         digest = self.numbers(tenant, week)
-        return None if digest is None else page(digest, to)
+        return None if digest is None else page(digest, to, to(None))
 
 
 class ComputedDigests(DigestPages):

@@ -29,6 +29,7 @@ from bot.store.database import Database
 
 LONGEST_NAME = 40  # characters of a node's name
 MOST_NODES = 3
+FIRST_GROUPS = 3  # causes above the list of failures, which is to begin on the first screen
 VERDICTS = {
     "no_fault": "Nothing failed",
     "no_match": "Unknown cause",
@@ -95,6 +96,7 @@ def overview_page(
         groups=[]
         if filtered or wanted.page > 1
         else _groups(groups(store, tenant, wanted.weeks, now), wanted, words, home),
+        first_groups=FIRST_GROUPS,
         sorts=SORTS,
         faults=_faults(found, wanted, words),
         states=STATES,

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from bot.queue.tasks import InTransaction, QueuedTask, TaskQueue
 from bot.runtime import logging as runtime_logging
 from bot.runtime import metrics
+from bot.store.change_watch import ChangeWatch
 from bot.store.database import StoreError
 from kb.errors import SignalboxError
 
@@ -51,15 +52,18 @@ def run(url: str, does: Mapping[str, TaskHandler], stop: Callable[[], bool], *, 
     """Run tasks until stopped. `does`: the handler of each kind of task."""
     name = worker_name(os.getpid())
     with TaskQueue(url) as worklist:
-        pause = idle
-        while not stop():
-            try:
-                busy, pause = step(worklist, does, name), idle
-            except StoreError as error:  # a started task is retried after a minute without heartbeats
-                _log.warning("cannot read the task queue: %s", error)
-                busy, pause = False, min(pause * 2, PAUSE)
-            if not busy:
-                time.sleep(pause)
+        pause, watch, busy = idle, ChangeWatch(worklist.database), False
+        try:
+            while not stop():
+                try:
+                    busy, pause = (busy or watch.due()) and step(worklist, does, name), idle
+                except StoreError as error:  # a started task is retried after a minute without heartbeats
+                    _log.warning("cannot read the task queue: %s", error)
+                    busy, pause = False, min(pause * 2, PAUSE)
+                if not busy:
+                    time.sleep(pause)
+        finally:
+            watch.close()
 
 
 def step(worklist: TaskQueue, does: Mapping[str, TaskHandler], name: str) -> bool:

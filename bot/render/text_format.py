@@ -95,3 +95,12 @@ def clock(time: float, zone: TimeZone = "utc") -> str:
     """Return a time to the second; with Z, for UTC, only where its zone is known."""
     text = iso(time)
     return f"{text[:10]} {text[11:19]}{'Z' if zone == 'utc' else ''}" if text else "an unknown time"
+
+
+_WORDS = 3  # of a title before its examples, from which on it can do without them
+
+
+def short_title(title: str) -> str:
+    """Return the title of a fault class without the examples after its colon, where it can be understood without them."""
+    name, _, examples = title.partition(": ")
+    return name if examples and (name.endswith(("fault", "configuration")) or name.count(" ") >= _WORDS - 1) else title

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +30,7 @@ from bot.slack.people import TIMEOUT as PEOPLE_TIMEOUT
 from bot.slack.people import Directory
 from bot.slack.use_cases.access import People
 from bot.slack.use_cases.services import use_cases
+from bot.store.database import StoreError
 from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import SignalboxError
 
@@ -187,7 +188,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
 def send(
     config: Config, known: Callable[[], Knowledge], ledger: Ledger, stop: Callable[[], bool], page: Page = no_page
 ) -> None:
-    """Send until stopped. In between, refresh the user groups and reload the rules from `known`."""
+    """Send until stopped. In between, reload the rules from `known`; beside it, refresh user groups, names and rotas."""
     slack = config.serve.slack
     if slack is None:
         return
@@ -201,19 +202,28 @@ def send(
         composer,
         {"grafana": lambda item: _grafana(config, ledger, item)},
     )
-    asked = 0.0
+    over = threading.Event()
+
+    def refresh_all() -> None:
+        while True:
+            try:
+                refresh(ledger.database, client, groups)
+                read_names(ledger.database, client)
+                refresh_on_call(ledger.database, rotas, datetime.now(UTC))
+            except StoreError as error:
+                _log.warning("cannot refresh user groups and names: %s", error)
+            if over.wait(REFRESH):
+                return
 
     def stopped() -> bool:
-        nonlocal asked
-        if time.monotonic() - asked > REFRESH:
-            asked = time.monotonic()
-            refresh(ledger.database, client, groups)
-            read_names(ledger.database, client)
-            refresh_on_call(ledger.database, rotas, datetime.now(UTC))
         composer.use_rules(known())
         return stop()
 
-    sender.run(stopped)
+    threading.Thread(target=refresh_all, name="people", daemon=True).start()
+    try:
+        sender.run(stopped)
+    finally:
+        over.set()
 
 
 def _grafana(config: Config, ledger: Ledger, item: OutboxItem) -> None:

@@ -22,6 +22,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlmodel import Session, SQLModel, create_engine, select
 
+from bot.runtime.paths import sqlite_file
 from bot.store.group_commit import GroupCommit, GroupedWrite
 from bot.store.tables import SchemaVersion
 from kb.errors import SignalboxError
@@ -40,7 +41,9 @@ class StoreError(SignalboxError):
 
 
 class Database:
-    """A database with its tables. Close it, or use it in a `with` statement."""
+    """A database with its tables. Close it, or use it in a `with` statement. `file`: of SQLite; None for another kind, or in memory."""
+
+    file: Path | None = None
 
     def __init__(self, url: str) -> None:
         """Open the database and create missing tables.
@@ -54,6 +57,7 @@ class Database:
         self._name = url
         with self.errors():
             parsed = make_url(url)
+            self.file = sqlite_file(url)
             self._name = parsed.database or parsed.render_as_string(hide_password=True)
             self._engine = _engine(url)
             try:

@@ -29,11 +29,14 @@ def run_name(run: NamedRun, unnamed: str = "a job") -> str:
 
 
 def logs_name(bundle: str | None, source: str | None) -> str:
-    """The name of a bundle's folder, else the end of the path of the logs; empty if neither is known."""
+    """The name of a bundle's folder, else the path of the logs, or its end behind dots if it is long; empty if neither is known."""
     if bundle:
         place = PurePath(bundle)
         return place.parent.name if place.name == "logs" else place.name
-    return "/".join([part for part in PurePath(source or "").parts if part != "/"][-PARTS:])
+    parts = [part for part in PurePath(source or "").parts if part != "/"]
+    return (
+        str(PurePath(source)) if source and len(parts) <= PARTS else "/".join(["...", *parts[-PARTS:]] if parts else [])
+    )
 
 
 def path_read(run: NamedRun) -> str:

@@ -29,6 +29,12 @@ ELSEWHERE = {
 }
 LEFT_OUT = ("make",)  # the generators themselves
 LINK = re.compile(r"(?P<text>\]\()(?P<to>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+CODE_BLOCK = re.compile(r"(?P<block><pre[^>]*>(?:<span></span>)?)<code(?![^>]*\btabindex=)(?P<more>[^>]*)>")
+SECTION = re.compile(
+    r'<li class="md-nav__item md-nav__item--nested">(?P<input>\s*<input class="md-nav__toggle md-toggle " type="checkbox" id="__nav_\d+")'
+    r" ?>(?=\s*<label[^>]*>\s*<span[^>]*>\s*Reference\s*</span>)"
+)
+STATUS = re.compile(r"^\| Status \| \w+ \|$", re.MULTILINE)
 OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
@@ -47,6 +53,8 @@ def assemble(target: Path) -> None:
     for page, text in reference.pages().items():
         (target / page).parent.mkdir(parents=True, exist_ok=True)
         (target / page).write_text(text, "utf-8")
+    for rule in (target / "rules").glob("*/*.md"):
+        rule.write_text(explained(rule.read_text("utf-8")), "utf-8")
     broken = [fault for page in _handwritten(target) for fault in _lead_inside(target, page)]
     if broken:
         raise BrokenLinkError("\n".join(broken))
@@ -121,6 +129,22 @@ def _listing(target: Path, folder: Path) -> Path:
     return page
 
 
+def reachable(page: str) -> str:
+    """A page in which a keyboard reaches each code block, for it may scroll; the theme's script does so only after a while."""
+    return CODE_BLOCK.sub(r'\g<block><code tabindex="0"\g<more>>', page)
+
+
+def beside_reference(page: str) -> str:
+    """A page of a rule, which the navigation does not list, with the pages of the section that its list is in at its left."""
+    active = '<li class="md-nav__item md-nav__item--active md-nav__item--section md-nav__item--nested">'
+    return SECTION.sub(rf"{active}\g<input> checked>", page)
+
+
+def explained(page: str) -> str:
+    """The source of a rule's page with the meaning of its status."""
+    return STATUS.sub(lambda found: f"{found[0].rstrip(' |')} ([meaning](../../rule-format.md#status)) |", page)
+
+
 def _relative(path: Path, page: Path) -> str:
     return Path(os.path.relpath(path, page.parent)).as_posix()
 
@@ -147,6 +171,9 @@ def main() -> int:
     if done.returncode:
         print(done.stdout, done.stderr, sep="\n", file=sys.stderr)  # noqa: T201
     else:
+        for page in sorted((out / "site").rglob("*.html")):
+            text = reachable(page.read_text("utf-8"))
+            page.write_text(beside_reference(text) if page.match("site/rules/*/*/*") else text, "utf-8")
         print(f"{out / 'site' / 'index.html'}")  # noqa: T201
     return done.returncode
 

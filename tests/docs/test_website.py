@@ -128,3 +128,26 @@ def test_the_generator_reads_the_folder_that_is_put_together(website):
     project = tomllib.loads(Path(website.SETTINGS).read_text())["project"]
 
     assert (project["docs_dir"], project["site_dir"]) == ("docs", "site")
+
+
+def test_a_code_block_is_reached_by_a_keyboard(website):
+    """Once, whether or not the theme marks it; code within a sentence is left alone."""
+    page = '<pre><span></span><code class="x">a</code></pre><pre><code tabindex="0">b</code></pre><p><code>c</code></p>'
+    assert website.reachable(page).count("tabindex") == 2
+    assert '<code tabindex="0" class="x">' in website.reachable(page)
+    assert "<p><code>c" in website.reachable(page)
+
+
+def test_the_page_of_a_rule_has_its_section_at_the_left_and_explains_its_status(website):
+    """Only the section of the reference is opened."""
+    item = (
+        '<li class="md-nav__item md-nav__item--nested">\n <input class="md-nav__toggle md-toggle " type="checkbox" id="__nav_{}" >\n'
+        '<label for="x">\n<span class="md-ellipsis">\n {}\n</span></label>'
+    )
+    page = website.beside_reference(item.format(4, "Write rules") + item.format(5, "Reference"))
+    assert page.count("md-nav__item--active") == 1
+    assert page.index("Write rules") < page.index("md-nav__item--active") < page.index("Reference")
+    assert 'id="__nav_5" checked>' in page
+    assert website.explained("| Role | x |\n| Status | stable |\n") == (
+        "| Role | x |\n| Status | stable ([meaning](../../rule-format.md#status)) |\n"
+    )

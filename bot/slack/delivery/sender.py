@@ -35,6 +35,7 @@ from bot.slack.delivery.attachments import Attachment, attachments
 from bot.slack.delivery.compose import WHOLE_AT_ONCE, Composer
 from bot.slack.delivery.masked_client import masked_texts
 from bot.slack.messages.home import home, no_home
+from bot.store.change_watch import ChangeWatch
 from bot.store.database import StoreError
 from bot.store.states import OutboxState, PostingState
 from bot.store.visibility import Viewer
@@ -77,6 +78,8 @@ class Sender:
     def run(self, stop: Callable[[], bool]) -> None:
         """Send until stopped. Retry when the store is unavailable."""
         over, slow = threading.Event(), (*_UPLOADS, *self.more)
+        with suppress(StoreError):
+            self.ledger.messages.release_edits()
         beside = threading.Thread(
             target=self._repeat, args=(lambda: self._next_item(self.clock(), only=slow), over.is_set), daemon=True
         )
@@ -88,16 +91,19 @@ class Sender:
             beside.join(TIMEOUT)
 
     def _repeat(self, send: Callable[[], bool], stop: Callable[[], bool]) -> None:
-        pause = IDLE
-        while not stop():
-            try:
-                busy = send()
-                pause = IDLE
-            except StoreError as error:
-                _log.warning("cannot send messages: %s", error)
-                busy, pause = False, min(pause * 2, 30.0)
-            if not busy:
-                time.sleep(pause)
+        pause, watch, busy = IDLE, ChangeWatch(self.ledger.database), False
+        try:
+            while not stop():
+                try:
+                    busy = (busy or watch.due()) and send()
+                    pause = IDLE
+                except StoreError as error:
+                    _log.warning("cannot send messages: %s", error)
+                    busy, pause = False, min(pause * 2, 30.0)
+                if not busy:
+                    time.sleep(pause)
+        finally:
+            watch.close()
 
     def step(self) -> bool:
         """Send one message and one outbox item of any kind. Return whether there was anything to send."""

@@ -12,6 +12,7 @@ from bot.notify.outbox import enqueue_item
 from bot.queue.worker import BEAT
 from bot.server.serve import DIES_AGAIN
 from bot.slack.delivery.sender import EDITS, IDLE, SETTLE
+from bot.store.change_watch import ACTIVE, SOON
 from tests.support.common.slack_actions import only, text_of
 from tests.support.slack_reading import read
 from tests.support.slack_stage import ADA, CHANNEL, stage
@@ -53,7 +54,8 @@ def said(play):
 def test_told_within_ten_seconds():
     """By its service, which looks every second; else by the missing heartbeats, of which several may be late."""
     assert DIES_AGAIN + SETTLE + IDLE < 3
-    assert SILENT_AFTER + SETTLE + IDLE < 10
+    assert SILENT_AFTER + SOON + IDLE < 10
+    assert SILENT_AFTER + SOON + SETTLE < ACTIVE  # it still looks every second then: the last heartbeat was a change
     assert SILENT_AFTER >= 4 * BEAT
 
 
@@ -138,3 +140,19 @@ def test_a_slow_upload_delays_no_message(play):
         over.set()
         ended.set()
         running.join()
+
+
+def test_the_message_that_a_killed_sender_was_editing_is_free_at_once(play, monkeypatch):
+    """When its successor starts."""
+    begun(play, monkeypatch)
+    now = datetime.now(UTC) + timedelta(minutes=1)
+    assert len(play.ledger.tasks.release(lambda name: name == "gone:1", now)) == 1
+    play.ledger.lost_workers.show(now)
+    editing = play.ledger.messages.claim_message(now)
+    assert editing is not None
+    assert editing.ts is not None
+    assert play.ledger.messages.claim_message(now) is None
+    assert play.ledger.messages.release_edits() == 1
+    again = play.ledger.messages.claim_message(now)
+    assert again is not None
+    assert again.id == editing.id
