@@ -17,7 +17,7 @@ from sqlalchemy import text
 from bot.incidents.ledger import Ledger
 from bot.render.report_json import from_json
 from kb.digest.weeks import Week
-from kb.report import Report
+from kb.report import REPORTED, WAITING, Report
 
 
 @dataclass
@@ -68,11 +68,13 @@ class End:
 
     @property
     def nodes(self) -> list[str]:
-        """Who is to blame."""
-        if self.cause is not None and self.cause.nodes:
+        """Who is to blame: those that people named; else the diagnosed ones, if the answer was not wrong, without mere witnesses."""
+        if self.cause is not None and (self.cause.nodes or self.judged == "wrong"):
             return list(self.cause.nodes)
         first = self.report.diagnoses[0] if self.report.diagnoses else None
-        return [suspect.node for suspect in first.suspects if suspect.node] if first else []
+        if first is None or first.lies_in:
+            return []
+        return [item.node for item in first.suspects if item.node and item.why not in (WAITING, REPORTED)]
 
 
 def stamp(value: Any) -> float:
