@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kb.diagnosis.context.activities import activity, computes, saves_named, start_activity
+from kb.diagnosis.context.activities import activity, computes, is_of_own_start, saves_named, start_activity
 from kb.diagnosis.context.attempt import of_attempt, precedes_start
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.ranking import STOPS, UNKNOWN_CAUSE, Ranked, precedes
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
 from kb.facts.log.chained_exceptions import structure_start
-from kb.facts.log.stages import LONG_SINCE
+from kb.facts.log.stages import LONG_SINCE, text_of
 from kb.facts.log.stream_facts import PROGRESS_AFTER
 from kb.facts.patterns.signals import Signal
 from kb.facts.steps.epoch_counts import epoch_of, furthest
 from kb.facts.steps.training_series import BAR, counts_few, shows_a_step
 from kb.model import Phase, ProgressPoint, Stage, Structure
+from kb.parsers.logs.progress.repeated_lines import states_value
 from kb.regex.lazy import lazy_compile
 from kb.report import Diagnosis, Progress
+from kb.scanning.summary import kept_lines
 
 # the system refuses a path that is a checkpoint's; what a loop does with one is to write it
 _OF_CHECKPOINT = lazy_compile(
@@ -32,6 +34,28 @@ _LAUNCHER = lazy_compile(
 )
 _OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError", "SyntaxError"})
 _IMPORT = lazy_compile(r"(?:import|from) \w")
+_REPORTS = frozenset({"ChildFailedError", "CalledProcessError"})  # a launcher says with these that its program failed
+_OF_PLACES = frozenset({"unschedulable"})
+_REFUSED = lazy_compile(
+    r": error: (?:unrecognized arguments|the following arguments are required|argument \S{1,80}: )|: can't open file '"
+    r"|\bThere are not enough slots available\b|\bUnable to allocate resources\b"
+)
+_OF_MEETING = frozenset({"rendezvous"})
+_AGENT = lazy_compile(
+    r"(?i)torchrun\b|\btorch[./]distributed[./](?:run|launch|elastic)|\brank -1\b"
+)  # meets before any program runs
+_OF_STARTS = frozenset(
+    {
+        "ImportError",
+        "ModuleNotFoundError",
+        "FileNotFoundError",
+        "FileExistsError",
+        "PermissionError",
+        "NotADirectoryError",
+    }
+)  # what a step that has gone well before seldom raises
+_OF_DATA = frozenset({"dataloader_fault", "data_error", "shm_exhausted"})
+_UNTIL_STEPS = (None, "launch", "init", "data_load", "checkpoint_load", "iterating")
 _BEFORE_INIT = (None, "launch", "data_load")  # a later line may follow them unmarked: the rest of the start
 _BEFORE_LOAD = (None, "launch", "init", "data_load")
 _BEFORE_DATA = (None, "launch", "init", "checkpoint_load")
@@ -56,6 +80,14 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         return "evaluating", step
     if first.compared or first.kind == "series" or lasts:
         return "iterating" if stage == "teardown" and step is not None else stage, step  # a comparison covers the loop
+    stage = _marked(first, stage, facts)
+    begun, counted = _has_stepped(first, facts), _counted_step(first, facts)
+    stage = _of_checkpoints(_shown(best, stage, facts, begun=begun, counted=counted is not None), best)
+    return stage, _last_step(first, step, facts) if begun else counted
+
+
+def _marked(first: Signal, stage: Stage | None, facts: Facts) -> Stage | None:
+    """Return the stage that the marks before a line show, as if no launcher had stopped or started its processes."""
     stream = facts.streams[first.stream]
     if stage == "teardown" and stream.completed is None and not stream.stages.over_before(first.offset):
         # a launcher stops the other ranks after what happened, although its lines may come first
@@ -63,16 +95,50 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         if first.kind in LAUNCHER_KINDS and facts.end is None:
             stage = None
     if stage == "launch":
-        stage = _of_launched(_raised(first, facts), long=stream.stages.lines_since_mark(first.offset) > LONG_SINCE)
-    begun = _has_stepped(first, facts)
-    announced = stage == "iterating" and not begun  # the line before the loop, or its bar at 0, shows no step
-    shown = _by_frames(first, facts) or _by_start(first, stage, facts) or _by_others(best, first, facts)
-    if shown is None and best.fault.id == UNKNOWN_CAUSE and not first.survived:
-        shown = _by_waiting(first, facts)
-    if shown is None and (announced or (stage == "iterating" and _all_stepped(first, facts))):
-        stage = None
-    stage = _of_checkpoints(shown or stage, best)
-    return stage, _last_step(first, step, facts) if begun else None
+        return _of_launched(_raised(first, facts), long=stream.stages.lines_since_mark(first.offset) > LONG_SINCE)
+    return stage
+
+
+def _shown(best: Finding, stage: Stage | None, facts: Facts, *, begun: bool, counted: bool) -> Stage | None:
+    """Return the stage that tracebacks show, or steps, or else the marked one. `begun`, `counted`: whether a step was logged, or only counted."""
+    first = best.first
+    shown = _by_frames(first, facts)
+    if shown is None and not counted:
+        shown = _by_start(first, stage, facts)
+    shown = shown or _by_others(best, first, facts) or _by_waiting(best, stage, facts)
+    if shown is not None:
+        return shown
+    if counted and stage in _UNTIL_STEPS:
+        return "iterating"
+    if stage == "iterating" and (not begun or _all_stepped(first, facts)):
+        return None  # the line before the loop, or its bar at 0, shows no step
+    return stage if begun or stage is not None else _without_steps(best, facts)
+
+
+def _without_steps(best: Finding, facts: Facts) -> Stage | None:
+    """Return the stage of a fault of a job that has logged no stage and no step."""
+    first = best.first
+    if best.fault.id in _OF_PLACES or _REFUSED.search(first.line):
+        return "launch"
+    raised = [_innermost_first(item) for item in _raised(first, facts) if item.fields.get("type") not in _REPORTS]
+    if any(_LAUNCHER.search(frame) for frames in raised for frame in frames):
+        return "launch"
+    summary = facts.streams[first.stream].summary
+    if best.fault.id in _OF_MEETING:
+        return None if _AGENT.search(f"{summary.head}\n{first.line}") else "init"
+    starts = [_innermost_first(item) for item in _raised(first, facts) if item.fields.get("type") in _OF_STARTS]
+    own = any(map(is_of_own_start, starts))
+    before = kept_lines(summary) if own else ()
+    return "init" if own and not any(states_value(text_of(line)) for at, line in before if at < first.offset) else None
+
+
+def _counted_step(signal: Signal, facts: Facts) -> int | None:
+    """Return the last step that lines of no known format count; None for a line that precedes it in its log, or was survived."""
+    if facts.counted is None or signal.survived or signal.stream < 0:
+        return None
+    index, offset, step = facts.counted
+    begun, _ = facts.streams[index].attempt(signal.offset)
+    return step if signal.stream != index or begun <= offset < signal.offset else None
 
 
 def _of_checkpoints(stage: Stage | None, best: Finding) -> Stage | None:
@@ -131,12 +197,8 @@ def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
     If its own frames have none, those of the exceptions raised while it was handled do: their outer frames are shared.
     """
     whole = replace(signal, span=chain_span(signal, facts))
-    low, high = chain_span(whole, facts)  # of a line in the last of them, the chain reaches further up
-    near = [
-        exception
-        for exception in facts.streams[signal.stream].exceptions
-        if low <= structure_start(exception) < high and exception.resource.rank == signal.resource.rank
-    ]
+    low, _ = chain_span(whole, facts)
+    near = _chained(signal, facts)
     own = [item for item in near if structure_start(item) <= signal.offset < item.end]
     if not own:
         return _by_stack(signal, facts)
@@ -155,18 +217,23 @@ def _by_others(best: Finding, first: Signal, facts: Facts) -> Stage | None:
     return next(filter(None, (_by_frames(signal, facts) for signal in raised)), None)
 
 
-def _by_waiting(first: Signal, facts: Facts) -> Stage | None:
+def _by_waiting(best: Finding, stage: Stage | None, facts: Facts) -> Stage | None:
     """Return the stage in which the other ranks lost the rank of a line that has no frames; None if they name several.
 
-    Of an exception after the line, or in another log, that nothing was logged behind.
+    Of an exception after the line, or in another log, that nothing was logged behind. A rank whose data did not come may
+    not have begun the step in which the others wait.
     """
+    first = best.first
+    if first.survived or (best.fault.id != UNKNOWN_CAUSE and (stage is not None or best.fault.id in _OF_DATA)):
+        return None
     if facts.streams[first.stream].in_traceback(first.offset):
         return None
+    told_late = first.kind in LAUNCHER_KINDS
     raised = (
         (stream, exception)
         for index, stream in enumerate(facts.streams)
         for exception in stream.exceptions
-        if (index != first.stream or exception.offset > first.offset)
+        if (index != first.stream or told_late or exception.offset > first.offset)
         and stream.steps_after(exception.offset) == 0
         and not stream.lived_with(exception.offset)
     )
@@ -184,7 +251,7 @@ def _by_start(signal: Signal, stage: Stage | None, facts: Facts) -> Stage | None
     """
     if stage not in (*_BEFORE_INIT, *_BEFORE_DATA) or _has_stepped(signal, facts):
         return None
-    started = (start_activity(_innermost_first(item)) for item in _raised(signal, facts))
+    started = (start_activity(_called_first(item)) for item in _chained(signal, facts))
     shown: Stage | None = next(filter(None, started), None)
     return shown if stage in (_BEFORE_INIT if shown == "init" else _BEFORE_DATA) else None
 
@@ -232,6 +299,17 @@ def _raised(signal: Signal, facts: Facts) -> list[Structure]:
     """Return the exceptions in whose traceback a line is."""
     raised = facts.streams[signal.stream].exceptions
     return [item for item in raised if structure_start(item) <= signal.offset < item.end]
+
+
+def _chained(signal: Signal, facts: Facts) -> list[Structure]:
+    """Return the exceptions of a line's rank in the chain of tracebacks that it is in."""
+    whole = replace(signal, span=chain_span(signal, facts))
+    low, high = chain_span(whole, facts)  # of a line in the last of them, the chain reaches further up
+    return [
+        exception
+        for exception in facts.streams[signal.stream].exceptions
+        if low <= structure_start(exception) < high and exception.resource.rank == signal.resource.rank
+    ]
 
 
 def _innermost_first(exception: Structure) -> list[str]:

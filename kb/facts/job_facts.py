@@ -15,8 +15,9 @@ from kb.facts.log.superseded import passed_later
 from kb.facts.scheduler_state import outcome_of
 from kb.facts.steps.epoch_counts import epoch_of
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
+from kb.parsers.logs.progress.repeated_lines import last_counted
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import head_lines
+from kb.scanning.summary import head_lines, kept_lines
 from kb.scanning.task_labels import without_task_labels
 
 UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages of a stream that contains only errors
@@ -106,6 +107,19 @@ class Facts:
         job = str(event.fields.get("job") or "")
         printed = self.streams[index].summary.ref.kind != "event"
         return printed and bool(job) and bool(self._own_jobs) and job not in self._own_jobs
+
+    @cached_property
+    def counted(self) -> tuple[int, int, int] | None:
+        """The stream, offset and step of the furthest line that counts steps by its structure, in a job whose lines no format reads."""
+        if any(facts.points for facts in self.streams):
+            return None
+        found = [
+            (told[1], index, told[0])
+            for index, facts in enumerate(self.streams)
+            if facts.summary.ref.kind == "job" and (told := last_counted(kept_lines(facts.summary))) is not None
+        ]
+        step, index, offset = max(found, default=(0, -1, -1))
+        return None if index < 0 else (index, offset, step)
 
     def streams_hit(self, key: str) -> list[int]:
         """Return the indices of the streams that a line pattern hit, by the pattern's key."""

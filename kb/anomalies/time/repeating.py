@@ -21,6 +21,7 @@ from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_m
 from kb.anomalies.core.stamps import STAMPS
 from kb.anomalies.nodes.peers import number_ends, numbers_in
 from kb.anomalies.time.shared_counts import shared_count
+from kb.parsers.logs.progress.repeated_lines import counted
 
 FEWEST = 5  # lines of a node
 FEW = 3  # lines of each of `SEVERAL` nodes or more, which count the same
@@ -75,7 +76,7 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
             and not _of_members(event, run)
         ):
             found += _counts_of(event, timed=timed)
-    best = _step_count(found)
+    best = _step_count(found) or _of_few_lines(run)
     shared = shared_count(run) if best is None or best.often < FEWEST or best.count < MOST_SPARSE * len(nodes) else None
     if shared is not None and (best is None or len(shared.beats) >= best.count):
         return RepeatingSteps(shared.beats, shared.pace)
@@ -83,6 +84,20 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
         return RepeatingSteps()
     losses = _with_steps(run.losses, best.rows)
     return RepeatingSteps(losses or tuple(row[-1] for row in best.rows), None if losses else _pace(best.rows))
+
+
+def _of_few_lines(run: RunProfile) -> _Count | None:
+    """The count of a line that few ranks print, or few times, but that can hardly count anything else."""
+    found = []
+    for event in run.events.values():
+        spots = {(spot.source, spot.offset): spot for seen in event.nodes.values() for spot in seen.spots}
+        ordered = sorted(spots.values(), key=lambda spot: (spot.time or 0.0, spot.source, spot.offset))
+        steps = None if _is_of_trouble(event, alone=True) else counted([spot.text for spot in ordered])
+        if steps is not None:
+            beats = (StepLine(spot, step) for spot, step in zip(ordered, steps, strict=True))
+            row = tuple(sorted(beats, key=lambda beat: beat.step))
+            found.append(_Count((row,), len(row), event.count, math.inf, total=False))
+    return max(found, key=lambda item: item.count, default=None)
 
 
 def _of_members(event: RunEvent, run: RunProfile) -> bool:

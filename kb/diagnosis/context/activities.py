@@ -95,6 +95,7 @@ _READS_DATA = lazy_compile(
 )
 _BUILDS = lazy_compile(r":\d{1,6} in __init__$")
 _OF_DATA = lazy_compile(r"(?i)data_?(?:set|loader|module)|/data/")
+_READS_ARRAY = lazy_compile(r"/numpy/lib/\w{1,20}\.py:\d{1,6} in (?:load|loadtxt|genfromtxt|read_array)$")
 _READS_FILE = lazy_compile(
     r"\bh5py[/.]|/(?:pandas|pyarrow|PIL|cv2|webdataset|soundfile|torchaudio|tensorflow_datasets)/|/(?:csv|gzip|tarfile|zipfile|pickle)\.py:\d"
 )
@@ -152,12 +153,20 @@ def start_activity(frames: Sequence[str]) -> Stage | None:
         return None
     if all(_IMPORTS.search(frame) for frame in frames):
         return "init" if len(frames) > 1 else None
-    reads = False
+    array = any(map(_READS_ARRAY.search, frames))
+    reads = array
     for frame in frames:
         reads = reads or _READS_FILE.search(frame) is not None
         if (stage := _started(frame, reads=reads)) is not None:
             return stage
-    return None
+    return "data_load" if array else None
+
+
+def is_of_own_start(frames: Sequence[str]) -> bool:
+    """Whether frames are of a program that did not call its model, learn or read batches: of its start, if it has made no step."""
+    own = bool(frames) and _IMPORTS.search(frames[-1]) is not None and not LIBRARY.search(frames[-1])
+    works = (_COMPUTES, _LEARNS, _LOOPS, _TRAINING)
+    return own and not any(known.search(frame) for known in works for frame in frames)
 
 
 def _started(frame: str, *, reads: bool) -> Stage | None:

@@ -387,3 +387,56 @@ def test_a_line_that_sets_the_loss_scale_is_no_evaluation() -> None:
     for end, expected in (("\n", "degraded"), (cut, "failed")):
         report = diagnose(Evidence(streams=(scanned(text + end, book),)), book)
         assert (report.diagnoses[0].stage, report.phase) == ("iterating", expected)
+
+
+def test_lines_of_no_known_format_that_count_are_steps() -> None:
+    """Also where another log has them; a line before them, or one that does not end the run, is at no such step."""
+    laps = "".join(f"node7 lap {lap:4d} residue {9 - lap / 70:.3f}\n" for lap in (80, 90, 100))
+    first = report_of(laps + raised("go")).diagnoses[0]
+    assert (first.stage, first.iteration) == ("iterating", 100)
+    streams = (scanned(laps, BOOK, ref("logs/out.log")), scanned(raised("go"), BOOK, ref("logs/err.log")))
+    apart = diagnose(Evidence(streams=streams), BOOK).diagnoses[0]
+    assert (apart.stage, apart.iteration) == ("iterating", 100)
+    assert report_of(raised("go") + laps).diagnoses[0].iteration is None
+    saved = report_of(laps + raised("save_checkpoint")).diagnoses[0]
+    assert (saved.stage, saved.iteration) == ("saving", 100)
+
+
+def test_what_is_refused_before_any_program_runs_is_of_the_launch() -> None:
+    """By the class of the fault, the words of whoever refuses, or the frames of the launcher alone."""
+    book = rulebook(
+        rule("argument", "config_error", Pattern("a", regex="error: unrecognized")),
+        rule("room", "unschedulable", Pattern("r", regex="no room")),
+        rule("own", "rendezvous", Pattern("e", exception=ExceptionTest("KeyError|ChildFailedError"))),
+        rule("met", "rendezvous", Pattern("m", regex="did not meet")),
+    )
+    faults = {name: FaultClass(name, "software", name) for name in ("config_error", "unschedulable", "rendezvous")}
+    book = replace(book, faults={**book.faults, **faults})
+
+    def stage(text: str) -> Stage | None:
+        return (
+            diagnose(Evidence(Job(state="FAILED"), streams=(scanned(text, book, ref("logs/a.log")),)), book)
+            .diagnoses[0]
+            .stage
+        )
+
+    agent = raised("next_rendezvous", path="/lib/torch/distributed/elastic/rendezvous/dynamic.py")
+    assert stage("usage: fit.py [-h]\nfit.py: error: unrecognized arguments: --lenght 4\n") == "launch"
+    assert stage("no room\n") == "launch"
+    assert stage(agent) == "launch"
+    assert stage(agent.replace("KeyError: 'x'", "ChildFailedError: x")) is None
+    assert stage("4 processes did not meet\n") == "init"
+    assert stage("torchrun: 4 agents did not meet\n") is None
+
+
+def test_what_a_program_raises_before_it_states_any_value_is_of_its_start() -> None:
+    """A missing file or module; what a step may raise as well, or comes behind values, has no stage."""
+    files = rulebook(rule("own", "code_bug", Pattern("e", exception=ExceptionTest("FileNotFoundError|ValueError"))))
+    text = 'ready\nTraceback (most recent call last):\n  File "/app/a.py", line 9, in <module>\n    main()\n  File "/app/a.py", line 5, in main\n    go()\n'
+
+    def stage(text: str) -> Stage | None:
+        return diagnose(Evidence(streams=(scanned(text, files, ref("logs/a.log")),)), files).diagnoses[0].stage
+
+    assert stage(text + "FileNotFoundError: vocab\n") == "init"
+    assert stage(text + "ValueError: vocab\n") is None
+    assert stage("residue 0.25\n" + text + "FileNotFoundError: vocab\n") is None

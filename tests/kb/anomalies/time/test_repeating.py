@@ -75,3 +75,13 @@ def test_one_rank_counts_for_all() -> None:
     assert repeating_steps(replace(run, events={"w": replace(event, text="retrying")})).beats == ()
     few = replace(event, nodes={"rank 0": NodeEvent(5, spots[:5])})
     assert repeating_steps(replace(run, events={"w": few})).beats == ()
+
+
+def test_few_lines_of_few_ranks_count_if_they_can_count_nothing_else() -> None:
+    """Three lines of one rank of four: an even count beside a value; the furthest one is the step."""
+    found = a_run(lambda _, line: f"lap {10 * line + 10} residue {9 - line / 7:.3f}")
+    spots = found.events["e"].nodes["rank 2"].spots[:3]
+    one = replace(found.events["e"], nodes={"rank 2": NodeEvent(3, spots)})
+    assert [beat.step for beat in repeating_steps(replace(found, events={"e": one})).beats] == [30]
+    bare = replace(one, nodes={"rank 2": NodeEvent(3, tuple(replace(spot, text="lap 10") for spot in spots))})
+    assert repeating_steps(replace(found, events={"e": bare})).beats == ()

@@ -57,6 +57,7 @@ def test_frames_show_the_activity(inner: list[str], expected: Stage | None) -> N
         (["/app/run.py:145 in main", "/lib/site-packages/datasets/load.py:7 in load_dataset"], "data_load"),
         (["/app/run.py:145 in main", "/lib/site-packages/h5py/_hl/files.py:7 in __init__"], None),
         (["/app/run.py:145 in main", "/app/run.py:7 in __init__", "h5py/h5o.pyx:190 in h5py.h5o.open"], "data_load"),
+        (["/app/run.py:145 in main", "/lib/site-packages/numpy/lib/_npyio_impl.py:463 in load"], "data_load"),
         (["/app/net.py:3 in <module>", "/app/ops.py:1 in <module>"], "init"),
         (["/app/run.py:145 in main", f"{MODULE}_call_impl", "/app/net.py:7 in __init__"], None),
         (["/app/run.py:145 in main", "/lib/torch/utils/data/dataloader.py:701 in __next__", f"{MODULE}to"], None),
