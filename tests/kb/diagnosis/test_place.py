@@ -413,7 +413,7 @@ def test_what_is_refused_before_any_program_runs_is_of_the_launch() -> None:
     faults = {name: FaultClass(name, "software", name) for name in ("config_error", "unschedulable", "rendezvous")}
     book = replace(book, faults={**book.faults, **faults})
 
-    def stage(text: str) -> Stage | None:
+    def stage(text: str) -> str | None:
         return (
             diagnose(Evidence(Job(state="FAILED"), streams=(scanned(text, book, ref("logs/a.log")),)), book)
             .diagnoses[0]
@@ -434,7 +434,7 @@ def test_what_a_program_raises_before_it_states_any_value_is_of_its_start() -> N
     files = rulebook(rule("own", "code_bug", Pattern("e", exception=ExceptionTest("FileNotFoundError|ValueError"))))
     text = 'ready\nTraceback (most recent call last):\n  File "/app/a.py", line 9, in <module>\n    main()\n  File "/app/a.py", line 5, in main\n    go()\n'
 
-    def stage(text: str) -> Stage | None:
+    def stage(text: str) -> str | None:
         return diagnose(Evidence(streams=(scanned(text, files, ref("logs/a.log")),)), files).diagnoses[0].stage
 
     assert stage(text + "FileNotFoundError: vocab\n") == "init"
