@@ -166,16 +166,15 @@ def with_new_lines(more: Indicators, found: RunFindings) -> Indicators:
 def without_estimates(more: Indicators, report: Report) -> Indicators:
     """Return indicators whose stage is that of the failure's own lines, if they show one, for these say more than an estimate.
 
-    Of a known failure without a logged step, no step is estimated: the number may count something else. No estimated step
-    is beyond what the logs allow.
+    Of a known failure without a logged step, no step is estimated: the number may count something else. Where steps
+    are logged, the last one is told, not an estimate.
     """
     stage = report.diagnoses[0].stage if report.diagnoses else None
     if stage and more.stages:
         more = replace(more, stages=(Indicator(stage, "the stage of the failure"),))
     if report.verdict == "fault" and report.progress.last_iteration is None:
         return replace(more, stages=more.stages if stage else (), iterations=())
-    stage = more.stages[0].what if more.stages else None
-    return replace(more, iterations=bounded(more.iterations, report.progress, stage))
+    return replace(more, iterations=bounded(more.iterations, report.progress))
 
 
 def _state(state: str | None, report: Report, job: Job) -> str | None:

@@ -20,6 +20,7 @@ from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
+from kb.anomalies.nodes.evidence import NAMED_ONCE
 from kb.anomalies.nodes.grounds import is_of_a_line
 from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_end
 from kb.anomalies.nodes.speakers import speaker
@@ -364,7 +365,7 @@ def shown(found: RunFindings) -> Indicators:
         if spot:
             events.append(Indicator(spot.text.strip()[:SHOWN], why, _item(len(events), spot)))
     nodes = [Indicator(place.place, place.why) for place in found.places[:1]]  # before the nodes: it is one suspect
-    nodes += [Indicator(node.node, _why_odd(node)) for node in found.nodes]
+    nodes += [Indicator(node.node, _why_odd(node)) for node in found.nodes if node.why != NAMED_ONCE]
     if not events and not nodes:
         return Indicators()
     events += [

@@ -9,9 +9,9 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import zip_longest
-from time import gmtime
 from typing import Literal
 
 from kb.anomalies.core.severity_words import is_aside, is_consequence, is_mild
@@ -175,7 +175,9 @@ class BadEvents:
     def of_line(self, kind: Kind, item: TailLine, name: str = "") -> BadEvent:
         """Return a line of a tail as an event, with its own time if it has one that fits what came before it."""
         near = self._time_near(item.stream, item.offset)
-        own = time_of_line(item.line.encode("utf-8", "replace"), None if near is None else gmtime(near).tm_year)
+        own = time_of_line(
+            item.line.encode("utf-8", "replace"), None if near is None else datetime.fromtimestamp(near, UTC).year
+        )
         timed = own is not None and (near is None or own >= near - CLOCK_SKEW)
         return BadEvent(
             kind,

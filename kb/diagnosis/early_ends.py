@@ -42,8 +42,9 @@ class EarlyEnd:
 
     @property
     def status(self) -> str:
-        """The exit status that the launcher reports; empty where it is unknown."""
-        return str(self.reported[1].fields.get("exitcode") or "") if self.reported else ""
+        """The exit status that the launcher reports, or the signal; empty where it is unknown."""
+        fields = self.reported[1].fields if self.reported else {}
+        return str(fields.get("signal") or fields.get("exitcode") or "")
 
 
 def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> Iterator[EarlyEnd]:
@@ -53,9 +54,14 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
     its last line is unlike any other in the run.
     """
     facts, places = bad.facts, bad.places
-    reported = {end[2].rank: end for end in reversed(launcher_ends(facts, places))}
+    crashed = crashed_ranks(facts, places)
+    reported = {
+        rank: (index, item, Place(rank, places.node_of(rank)))
+        for rank, (index, item) in crashed.items()
+        if item.kind == "launcher_exit"  # of torchrun's own reports, a rule speaks
+    }
+    reported |= {end[2].rank: end for end in reversed(launcher_ends(facts, places)) if end[2].rank is not None}
     last_words = _LastWords(bad, symptoms)
-    crashed = crashed_ranks(facts)
     told = [finding for finding in symptoms.findings if finding.fault.id not in ENDS]  # by the ranks themselves
     speaking = {symptoms.rank(signal) for finding in told for signal in finding.signals}
     for rank in accused:
@@ -74,10 +80,11 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
             continue
         quotes = telling[-1:] + [item for item in reversed(last) if item not in telling[-1:]]
         quotes = quotes[:1] + [item for item in quotes[1:] if last_words.is_own(item, rank)]
+        if not telling and rank in crashed and end is not None:  # what it printed last is no more than its progress
+            quotes = []
         event = bad.of_line("end", quotes[0]) if quotes else _of_exit(end) if end else None
         if event is not None:
-            time = event.time if event.time is not None or end is None else end[1].time  # that of its line comes before
-            event = replace(event, place=Place(rank, places.node_of(rank)), time=time)
+            event = replace(event, place=Place(rank, places.node_of(rank)))
             lines = tuple((item.offset, item.line) for item in quotes if item.stream == event.stream)
             yield EarlyEnd(rank, event, lines, end)
 
@@ -89,7 +96,7 @@ def unnamed_end(bad: BadEvents, symptoms: Symptoms) -> EarlyEnd | None:
     """
     last_words = _LastWords(bad, symptoms)
     for end in launcher_ends(bad.facts, bad.places):
-        index, item, place = end
+        index, _, place = end
         begun = _first_report(bad.facts, index)
         if place.rank is not None or bad.facts.streams[index].steps_after(begun):
             continue
@@ -97,21 +104,22 @@ def unnamed_end(bad: BadEvents, symptoms: Symptoms) -> EarlyEnd | None:
         told = [line for line in said if is_trouble(line) or last_words.unlike_all(line)]
         if told:
             event = bad.of_line("end", told[-1])
-            time = item.time if item.time is not None else event.time
             rank = event.place.rank if event.place.rank is not None else -1
-            return EarlyEnd(
-                rank, replace(event, time=time), tuple((line.offset, line.line) for line in reversed(told)), end
-            )
+            return EarlyEnd(rank, event, tuple((line.offset, line.line) for line in reversed(told)), end)
     return None
 
 
-def crashed_ranks(facts: Facts) -> dict[int, str]:
-    """Return the ranks of which launchers report that a signal ended them that a process causes itself, with the signal."""
-    return {
-        rank: str(item.fields["signal"])
-        for _, item in facts.structures("elastic_failure")
-        if isinstance(rank := item.fields.get("rank"), int) and rank >= 0 and item.fields.get("signal") in CRASHED
-    }
+def crashed_ranks(facts: Facts, places: Places) -> dict[int, tuple[int, Structure]]:
+    """Return the ranks of which launchers report that a signal ended them that a process causes itself, with stream and report."""
+    found: dict[int, tuple[int, Structure]] = {}
+    for kind in ("elastic_failure", "launcher_exit"):
+        for index, item in facts.structures(kind):
+            signal = str(item.fields.get("signal") or "")
+            rank = item.fields.get("rank", places.rank_of_task(str(item.fields.get("task") or "")))
+            rank = places.place(index, item.resource).rank if rank is None and kind == "launcher_exit" else rank
+            if signal in CRASHED and isinstance(rank, int) and rank >= 0:
+                found.setdefault(rank, (index, item))
+    return found
 
 
 def exited_ranks(facts: Facts, places: Places) -> frozenset[int]:
@@ -207,17 +215,18 @@ class _LastWords:
 
     def is_usual(self, item: TailLine) -> bool:
         """Whether a line reports progress, or has a form that its log has more often."""
-        if read_line(item.line.encode("utf-8", "replace")) is not None:
+        said = message_of(item.line)  # a message may be glued to a progress bar, which then says nothing of it
+        if read_line(item.line.encode("utf-8", "replace")) and read_line(said.encode("utf-8", "replace")):
             return True
-        form = skeleton(message_of(item.line))
+        form = _form(item.line)
         others = (other for other in self._bad.tail(item.stream) if other.offset != item.offset)
-        return any(skeleton(message_of(other.line)) == form for other in others)
+        return any(_form(other.line) == form for other in others)
 
     def is_own(self, item: TailLine, rank: int) -> bool:
         """Whether a line is one rank's alone: it names the rank or reports trouble, and neither its log nor another has one like it."""
         if not (self._is_of(item, rank) or is_trouble(item)) or self.is_usual(item):
             return False
-        return self._logs_with.get(skeleton(message_of(item.line)), set()) <= {item.stream}
+        return self._logs_with.get(_form(item.line), set()) <= {item.stream}
 
     @cached_property
     def _logs_with(self) -> Mapping[tuple[str, ...], set[int]]:
@@ -225,7 +234,7 @@ class _LastWords:
         found: dict[tuple[str, ...], set[int]] = {}
         for index in range(min(len(self._facts.streams), MOST_LOGS)):
             for item in self._bad.tail(index):
-                found.setdefault(skeleton(message_of(item.line)), set()).add(index)
+                found.setdefault(_form(item.line), set()).add(index)
         return found
 
     def _is_of(self, item: TailLine, rank: int) -> bool:
@@ -239,6 +248,12 @@ class _LastWords:
         """Whether a line is a process's own message, neither part of a stack nor about another process."""
         covered = self._symptoms.covers(item.stream, item.offset)
         return not covered and not is_stack(item.message) and not tells_of_others(item.message)
+
+
+def _form(line: str) -> tuple[str, ...]:
+    """Return the words of a line that do not vary, in any script."""
+    said = message_of(line)
+    return skeleton(said) if said.isascii() else tuple(word.lower() for word in WORDS.findall(said))
 
 
 def _of_exit(end: LauncherEnd) -> BadEvent:

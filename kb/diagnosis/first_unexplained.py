@@ -91,7 +91,7 @@ class _Search:
         self._places = places
         self._bad = BadEvents(facts, places)
         self._symptoms = Symptoms(findings, facts, places)
-        self._accused = {**_accused_by_launchers(facts, launcher_ends(facts, places)), **accused}
+        self._accused = {**_accused_by_launchers(facts, places, launcher_ends(facts, places)), **accused}
 
     def first(self) -> Unexplained | None:
         """Return the leading event: the earliest, preferring those of accused ranks."""
@@ -320,7 +320,7 @@ def _alike(left: BadEvent, right: BadEvent) -> bool:
     return left.kind == right.kind and skeleton(message_of(left.line)) == skeleton(message_of(right.line))
 
 
-def _accused_by_launchers(facts: Facts, ends: Sequence[LauncherEnd]) -> dict[int, str]:
+def _accused_by_launchers(facts: Facts, places: Places, ends: Sequence[LauncherEnd]) -> dict[int, str]:
     """Return the ranks that launchers report as crashed, as the first to fail, or as the only ones that exited."""
     found: dict[int, str] = {}
     failed = [
@@ -328,8 +328,8 @@ def _accused_by_launchers(facts: Facts, ends: Sequence[LauncherEnd]) -> dict[int
         for _, item in facts.structures("elastic_failure")
         if isinstance(rank := item.fields.get("rank"), int)
     ]
-    for rank, signal in crashed_ranks(facts).items():
-        found[rank] = f"the launcher reports that {signal} ended it"
+    for rank, (_, item) in crashed_ranks(facts, places).items():
+        found[rank] = f"the launcher reports that {item.fields['signal']} ended it"
     times = sorted(str(item.fields.get("time") or "~") for _, item in failed if item.fields.get("root") == "yes")
     for rank, item in failed:
         if item.fields.get("root") == "yes" and rank >= 0 and str(item.fields.get("time") or "~") == times[0]:

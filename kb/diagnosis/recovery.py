@@ -332,7 +332,7 @@ def _past_the_limit(why: str, run: RunFacts) -> tuple[Advice, str]:
     if done.last_checkpoint is None and not run.saved:
         return (
             "resubmit",
-            "The logs show no complete checkpoint; without one, a rerun starts over and may hit the limit again",
+            "No complete save was recognised in these logs; without one, a rerun starts over and may hit the limit again",
         )
     if last is None or "time_limit" not in last.faults or last.reached is None or done.last_iteration is None:
         return "requeue", why

@@ -13,6 +13,7 @@ from kb.rulebase.rule import RemediationStep
 
 _LEARN = "Once you know the cause, make a rule of it for your site, so that the next run is explained at once. `signalbox rules faults` lists the fault classes."
 _NEW_RULE = "signalbox rules new my-rule --site site --family site --fault {nearest|unknown} --title 'What happened' --regex {regex} --log {source}"
+_OF_LAUNCHER = lazy_compile(r"(?i)\W{0,8}exit_?(?:code|status)?\W{0,8}")  # words of a launcher's table, in every report
 SEARCHED = 60  # number of characters of the line to search for
 # A piece between two matches needs no escapes and is not a value that masking hides.
 _MARKS = lazy_compile(r"[:=\"'{}\[\]\\]")
@@ -42,6 +43,7 @@ def words_of(
     event = found.event
     frame = None if _LIBRARY.search(event.frame) else _FRAME.fullmatch(event.frame)
     searched = max(_MARKS.split(message_of(event.line)), key=len).strip()[:SEARCHED].strip()
+    searched = "" if _OF_LAUNCHER.fullmatch(searched) else searched
     known = {
         "where": where,
         "source": source,
@@ -52,7 +54,7 @@ def words_of(
         "file": frame["file"] if frame else "",
         "number": frame["number"] if frame else "",
         "function": frame["function"] if frame else "",
-        "status": event.name if event.kind in ("end", "exit") else "",
+        "status": event.name if event.kind in ("end", "exit") and event.name.isdigit() else "",
         "near": "; ".join(f"{item.fault} ({item.title}: {', '.join(item.shared[:3])})" for item in near),
         "nearest": near[0].fault if near else "",
         "elsewhere": "yes" if _ELSEWHERE.search(event.line) else "",

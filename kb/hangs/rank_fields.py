@@ -16,6 +16,7 @@ from statistics import median
 
 from kb.hangs.rank_timing import LEAST_RANKS, LEAST_STEPS, MOST_RANKS, OFTEN, RankTable, SlowRank, by_design, odd_ranks
 from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.speakers import speaker
 from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
@@ -42,6 +43,15 @@ _RANK = lazy_compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}
 _FIELD = lazy_compile(
     r"(?P<name>[A-Za-z](?<![A-Za-z].)[\w./-]{0,40}+(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
     r"(?:[ \t]?(?P<unit>ms|msec|us|s|secs?|seconds)(?![\w/])|(?![\w.%/:]))"
+)
+# of a step that stands between the name and the value: `own part of step 40: 356 ms`
+_OF_STEP = lazy_compile(
+    r"(?:(?:DEBUG|INFO|NOTICE|WARN(?:ING)?) {1,4})?(?P<name>[A-Za-z](?<![A-Za-z].)[A-Za-z /_]{1,40}?) (?:of|for|at|in) (?:global[_ ])?(?:step|iteration|it(?:er)?|batch) \d{1,12}(?:[:=,]|\b) ?(?:took |was |is )?"
+    r"(?P<value>\d{1,9}(?:\.\d{1,12})?)[ \t]?(?P<unit>ms|msec|us|s|secs?|seconds)(?![\w/])"
+)
+# a part of a step, in the unit of the step's own time before it: `411 ms/it (data 0.7)`
+_PART_OF = lazy_compile(
+    r"\d ?(?P<unit>ms|s)/(?:it|step|iter) {1,2}\((?P<name>[A-Za-z][\w ]{1,30}?)[ :=]{1,2}(?P<value>\d{1,9}(?:\.\d{1,12})?)\)"
 )
 _UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}
 _SECONDS = lazy_compile(r"(?i)(?:^|[_./ -])(?:time|times|s|sec|secs|seconds|wait|latency|duration|dur|dt)$")
@@ -230,7 +240,9 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
     rank = prefix.rank
     if rank is None:
         named = _RANK.search(message)
-        rank = int(named["rank"]) if named else stream.ref.resource.rank
+        rank = int(named["rank"]) if named else speaker(raw, prefix).rank
+    if rank is None:
+        rank = stream.ref.resource.rank
     if rank is None:
         return None
     time = prefix.time if prefix.time is not None else find_time(raw[prefix.end : prefix.end + 128])
@@ -238,6 +250,9 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
 
 
 def _times(message: str) -> Iterator[tuple[str, float]]:
+    for regex in (_OF_STEP, _PART_OF):
+        if (told := regex.search(message)) is not None:
+            yield told["name"], float(told["value"]) * _UNITS.get(told["unit"], 1.0)
     for raw, value, unit in _FIELD.findall(message):
         name, factor = _named(raw, unit)
         if factor is not None:

@@ -42,7 +42,7 @@ _MILD = lazy_compile(
     r"|experimental|beta|is disabled|disabling|optional|for best performance|please (?:install|consider|use|tune)"
     # that the speaker went on
     r"|switched off|dropped|skipped|trying (?:another|again)|will (?:retry|try)|attempt \S+|buffering|buffered|instead|resum(?:ed|es|ing)|restored"
-    r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|already (?:been )?registered|unused)\b"
+    r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|already (?:been )?registered|unused|errors?(?: rate)?[:=]? \d{1,9}\.\d{1,12})\b"
 )
 _CONSEQUENCE = lazy_compile(
     r"(?i)closing signal|killing subprocess|exits with return code|childfailederror|root cause \(first observed|failed \(exitcode"

@@ -43,6 +43,7 @@ OF_A_REPORT = (
     "quiet",
     "status",
 )  # how a reporter is unlike others
+NAMED_ONCE = "another one mentions it"  # counts, but it may be a launcher's list, or an address: not told
 EVERYBODY = 0.25  # how much it counts to be named where most are
 
 
@@ -275,7 +276,7 @@ class _EvidenceCollector:
                 worth = 1.0 if node in killed else worth / 2
             elif len(speakers) > MANY * len(self._heard):
                 worth *= EVERYBODY  # a launcher lists all that it ended
-            why = "another one mentions it" if len(by) == 1 else f"{len(by)} others mention it"
+            why = NAMED_ONCE if len(by) == 1 else f"{len(by)} others mention it"
             self.found[node].take("named", worth, OddNode(node, worth, why))
 
     def _naming(self) -> Iterator[tuple[LineRef, str, frozenset[str]]]:

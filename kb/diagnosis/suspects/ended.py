@@ -19,6 +19,9 @@ from kb.regex.lazy import lazy_compile
 from kb.report import Suspect
 
 _NODE_SIZE = 16  # most processes of a job that may all be on one node
+_EITHER_SIDE = frozenset(
+    {"collective_desync"}
+)  # who receives what does not fit ends first, and the sender may be wrong
 _STOPPED = frozenset({"SIGTERM", "SIGKILL"})  # how launchers end the other processes
 # torch.multiprocessing.spawn: the process that it found ended first
 _SPAWNED = lazy_compile(r"process (\d{1,4}) terminated with (?:signal (SIG\w{1,8})|exit code (-?\d{1,6}))")
@@ -38,7 +41,7 @@ def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
     None where several show the failure, or where it is that of a peer: which process ends first then says nothing.
     """
     waiting = any(waits_for_others(signal) for finding in layout.findings for signal in finding.signals)
-    if best.fault.id in WAITING_FAULTS or (waiting and best.is_symptom) or len(best.ranks) > 1:
+    if best.fault.id in WAITING_FAULTS | _EITHER_SIDE or (waiting and best.is_symptom) or len(best.ranks) > 1:
         return ()
     if len({(signal.stream, signal.offset) for signal in best.signals if signal.kind == "exception"}) > 1:
         return ()

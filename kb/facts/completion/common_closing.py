@@ -23,7 +23,7 @@ _LEAST_POINTS = 8  # step lines on which a pace can be judged
 _SLOWER = 1.6  # times its pace at the start from which a job got slower
 _UNEVEN = 5.0  # times its peers' from which one rank's seconds stand out, where they are this share of a step
 _SHARE = 0.2
-_LEAP = 2.0  # times the rate before from which a learning rate was set anew, after it changed this little some times
+_LEAP = 2.0  # times the rate before from which a learning rate was set again, after it changed this little some times
 _GLIDE = 1.3
 _SMOOTH = 3
 _LAST_RATES = 2
@@ -94,7 +94,7 @@ def _form(line: str) -> str | None:
 
 
 def even_to_the_end(series: Iterable[Sequence[ProgressPoint]]) -> bool:
-    """Whether the steps of a job keep their pace, no rank's own seconds stand out, and no learning rate is set anew.
+    """Whether the steps of a job keep their pace, no rank's own seconds stand out, and no learning rate is set again.
 
     `series`: the step lines of each log. Where too few can be read, nothing shows that they are even.
     """

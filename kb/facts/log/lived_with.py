@@ -22,6 +22,7 @@ from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary, tail_lines
 from kb.values import dataclass
 
+_EXIT_BARRIER = " in _exit_barrier"
 SPEAKS = 3  # lines of workers at the end of a log that show that they work on
 _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
 
@@ -54,6 +55,7 @@ def spans_lived_with(
     found = [item for item in log.exceptions if item.fields.get("lived_with")]
     found += _threads_after_end(log)
     found += _helpers_after_end(log)
+    found += _at_exit_barrier(log)
     found += _threads_after_main(log)
     found += _handled_by_workers(log)
     found += [item for item in log.exceptions if item.fields.get("logged") and log.steps_after(item.offset)]
@@ -85,6 +87,20 @@ def _threads_after_end(log: LogExceptions) -> list[Structure]:
         return []
     over = _end_before(log, structure_start(threads[-1]))
     return [item for item in threads if 0 <= over < structure_start(item)]
+
+
+def _at_exit_barrier(log: LogExceptions) -> list[Structure]:
+    """Return the lost connections of torchrun's agent at its exit barrier: its processes had ended, and none had failed.
+
+    https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/agent/server/api.py (_exit_barrier)
+    """
+    lost = [
+        item
+        for item in log.exceptions
+        if _EXIT_BARRIER in str(item.fields.get("frames")) and str(item.fields.get("type")).endswith("DistNetworkError")
+    ]
+    failed = bool(lost) and any(item.kind == "elastic_failure" for item in log.summary.structures)
+    return [] if failed else lost
 
 
 def _helpers_after_end(log: LogExceptions) -> list[Structure]:

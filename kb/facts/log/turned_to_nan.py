@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kb.regex.lazy import lazy_compile
 
 _NUMBER = lazy_compile(r"(?<![\w.])[-+]?(?:\d[\d,]{0,20}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|NaN)(?![\w.])")
+_DIGITS = lazy_compile(r"\d+(?:\.\d+)?")
 _LOSS = lazy_compile(r"(?i)loss(?:es)?(?![a-z])[^a-z]{0,12}$")  # right before the number
 _MARK = "\0"  # in a form, for a number
 _LEAST = 3  # lines of a form that are nan at the end
@@ -58,7 +59,8 @@ def _finite_columns(lines: Iterable[str]) -> Mapping[str, set[int]]:
 
 
 def _form(line: str) -> str:
-    return _NUMBER.sub(_MARK, line[:_LONG])
+    """Return a line without its numbers, and without the digits that are part of a word: `ステップ80`, `2218ms`."""
+    return _DIGITS.sub("#", _NUMBER.sub(_MARK, line[:_LONG]))
 
 
 def _values(line: str) -> list[str]:

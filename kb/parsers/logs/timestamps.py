@@ -17,7 +17,7 @@ HEAD = 128  # a timestamp is within this many bytes of a line's start
 
 _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
 
-# The date in eight formats, then the time. With a year of two digits, it comes first (`23-05-18`), as BasicSR logs it.
+# The date in nine formats, then the time. With a year of two digits, it comes first (`23-05-18`), as BasicSR logs it.
 # `re` allows each group name only once; `_date` joins them again.
 STAMP = (
     rb"(?:"
@@ -25,6 +25,7 @@ STAMP = (
     rb"|(?<![0-9])(?:(?<![A-Za-z])(?P<compact_l>[IWEFDC]))?(?P<compact_y>20\d\d)(?P<compact_m>\d\d)(?P<compact_d>\d\d)[-T_ ]"
     rb"|(?<![\d/-])(?P<us_m>\d\d?)/(?P<us_d>\d\d?)/(?P<us_y>20\d\d),? "
     rb"|(?<![\w/.:-])(?P<late_y>[12]\d)-(?P<late_m>0[1-9]|1[0-2])-(?P<late_d>0[1-9]|[12]\d|3[01]) "
+    rb"|(?<![\w/.:-])(?P<dot_d>[0-3]?\d)\.(?P<dot_m>[01]?\d)\.(?P<dot_y>20\d\d),? "  # German and Russian: the day comes first
     rb"|(?<![\w/.:-])(?P<clf_d>[0-3]\d)[/-](?P<clf_m>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[/-](?P<clf_y>20\d\d)[ :T]"  # as web servers write it
     rb"|(?<![A-Za-z0-9])[IWEFDC](?P<glog_m>1[0-2]|0?[1-9])(?P<glog_d>[0-3]\d) "
     rb"|(?<![\d/-])(?P<short_m>\d\d)[-/](?P<short_d>\d\d) "
@@ -43,7 +44,7 @@ EPOCH = (
     rb"|(?<![\w.+-])(%s\.\d{3,9})(?!\d)"
 )
 _EPOCH = lazy_compile(EPOCH % ((rb"(?:1[5-9]|20)\d{8}",) * 2))
-_WITH_YEAR = tuple((f"{form}_y", f"{form}_m", f"{form}_d") for form in ("iso", "compact", "us", "late"))
+_WITH_YEAR = tuple((f"{form}_y", f"{form}_m", f"{form}_d") for form in ("iso", "compact", "us", "late", "dot"))
 _CLOCK = lazy_compile(rb":[0-5]\d:[0-5]\d")  # a quick test; most lines have none
 _DATE_WIDTH = 24  # no date with its hour is longer
 

@@ -148,3 +148,32 @@ def test_a_line_with_a_time_of_its_own_was_printed_then() -> None:
     symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
     (end,) = early_ends(BadEvents(known, places), symptoms, [2])
     assert (end.event.time, end.event.timed) == (1772366404.0, True)
+
+
+@pytest.mark.parametrize(
+    ("report", "last", "told"),
+    [
+        (
+            "srun: error: n4: task 2: Aborted\nsrun: error: n4: task 0: Exited with exit code 1\n",
+            "маяк молчит три такта",
+            True,
+        ),
+        (
+            "mpirun noticed that process rank 2 with PID 0 on node n4 exited on signal 6 (Aborted).\n",
+            "step 20/50 loss=4.47",
+            False,
+        ),
+    ],
+)
+def test_who_crashed_by_the_launchers_word_is_told_before_who_lost_a_peer(
+    report: str, last: str, *, told: bool
+) -> None:
+    """With its own last words where it has any, in any script; else with the report alone."""
+    own = "".join(f"2: {line}\n" for line in ("step 10/50 loss=4.51", "step 15/50 loss=4.50", last))
+    lost = "".join(f"{rank}: Connection closed by peer 10.0.0.3\n" for rank in (0, 1))
+    known = Facts(Evidence(streams=(scanned(own + lost + report, BOOK),)))
+    places = Places(known)
+    symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
+    (end,) = early_ends(BadEvents(known, places), symptoms, [2])
+    assert end.status == "SIGABRT"
+    assert end.event.line == (f"2: {last}" if told else report.split("\n", maxsplit=1)[0])

@@ -23,6 +23,8 @@ FORMS = {
     "io_wait": '{{"step": {step}, "loss": 2.31, "io_wait": {seconds:.4f}}}',
     "read_s": "11/22 23:59 - INFO - Epoch(train)  [1][ {step}/300]  lr: 6.0e-04  loss: 2.31  read_s: {seconds:.3f}",
     "tokenize": "update {step} of 300: loss 2.31, tokenize {ms:.0f} ms",
+    "own part": "own part of step {step}: {ms:.0f} ms (input and forward)",
+    "wait_next": "it {step} | mse 0.17 | 960 ms/it (wait_next {ms:.1f})",
     "augment_ms": "step={step} augment_ms={ms:.0f} loss=2.31",
 }
 

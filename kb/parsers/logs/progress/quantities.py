@@ -66,7 +66,7 @@ _TOKENS = (
 )
 _FLOPS = rb"(?:throughput per GPU \(TFLOP/s/GPU\)|TFLOPs|tflops|TFLOP/s/device|model_tflops_per_gpu|train_throughput_per_npu)"
 _SAMPLES = (
-    rb"(?:samples[ _/]per[ _]second|samples/sec|CurrSamplesPerSec|train_samples_per_second|images/sec|steps/sec"
+    rb"(?:samples[ _/]per[ _]second|(?:samples|examples|sequences|images|imgs)/sec|CurrSamplesPerSec|train_samples_per_second|steps/sec"
     rb"|steps_per_sec(?:ond)?|(?<!\w)ips)"
 )
 _THROUGHPUT = tuple(
@@ -76,7 +76,7 @@ _THROUGHPUT = tuple(
 _GLOBAL_BATCH = lazy_compile(rb"global[_ ]batch[_ ]size" + _TO + rb"(?P<value>\d{1,9})")
 _LENGTH = lazy_compile(rb"(?:actual seqlen|seq(?:uence)?[_ ]len(?:gth)?)" + _TO + rb"(?P<value>\d{1,9})")
 _RATE_BEHIND = lazy_compile(
-    rb"(?P<value>\d[\d,.]{0,20}) ?(?:tok|(?:samples?|examples?|images?|imgs?|sequences|sentences|words|iter)(?=/s(?:ec(?:ond)?)?(?!\w)))/s"
+    rb"(?P<value>\d[\d,.]{0,20}) ?(?:tok|(?:samples?|examples?|images?|imgs?|sequences|sentences|words|iter)(?=/s(?:ec(?:ond)?)?(?!\w)))/s(?!(?:ec(?:ond)?)? ?[:=])"
     rb"|(?<!\w)FPS: \d[\d.]{0,12} \((?P<frames>\d[\d.]{0,12})\)"
 )
 _MEMORY = lazy_compile(

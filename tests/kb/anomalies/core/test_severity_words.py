@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.anomalies.core.severity_words import by_signal, is_body, is_consequence, is_raised
+from kb.anomalies.core.severity_words import by_signal, harm, is_body, is_consequence, is_raised
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,17 @@ def test_what_was_aborted_or_shut_down_is_no_bare_end() -> None:
 def test_a_signal_that_a_process_does_not_survive_leaves_it_no_word(line: str, *, silent: bool) -> None:
     """A timer or a limit of the system does so, too."""
     assert by_signal(line) is silent
+
+
+@pytest.mark.parametrize(
+    ("line", "trouble"),
+    [
+        ("epoch 0 done: reconstruction error 3.0980", False),
+        ("validation error: 0.1250", False),
+        ("store error: 28 No space left", True),
+        ("error 17 from the store", True),
+    ],
+)
+def test_a_figure_that_is_called_an_error_is_no_trouble(line: str, *, trouble: bool) -> None:
+    """It is what a program measures of its model."""
+    assert (harm(line, None) >= 0.35) is trouble

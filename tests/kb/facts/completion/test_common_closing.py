@@ -86,7 +86,7 @@ def test_a_log_for_each_process() -> None:
         ([points([1.0] * 20, rates=[0.1 - 0.004 * step for step in range(10)] + [0.01] * 10)], False),
         ([points([1.0] * 20, rates=[0.1] * 10 + [0.01] * 10)], True),
     ],
-    ids=["even", "slower", "first step", "too few", "falls", "set anew", "in stairs"],
+    ids=["even", "slower", "first step", "too few", "falls", "set again", "in stairs"],
 )
 def test_steps_are_even(series: list[list[ProgressPoint]], even: bool) -> None:
     """A pace that drops, or a rate that leaps, is a fault that ends in the same words."""

@@ -44,3 +44,12 @@ def test_only_what_the_line_calls_a_loss(label: str, counts: bool) -> None:
 def test_text_in_the_line_is_part_of_its_form() -> None:
     """A value of another line does not make this one's finite."""
     assert turned_to_nan([(0, "bus 0.31")], [(at, "tram nan") for at in (9, 18, 27)]) == []
+
+
+def test_a_step_glued_to_its_word_is_no_other_form() -> None:
+    """Nor are digits before a unit: in many scripts no space stands there."""
+    lines = [
+        (40 * step, f"ステップ{step} 損失 {value} {200 + step}ms")
+        for step, value in enumerate(["0.5", "0.4", *["nan"] * 3])
+    ]
+    assert [column.offset for column in turned_to_nan(lines, lines)] == [80]

@@ -873,3 +873,18 @@ def test_what_one_step_read_is_no_step() -> None:
     """A count of tokens in this step stands behind the word, too."""
     found = read_line(b"{'train_loss': 1.218, 'epoch': 0.99, 'tokens_this_step': 24175, 'train_speed(s/it)': '86.18'}")
     assert found is None or found.step is None
+
+
+@pytest.mark.parametrize(
+    ("line", "rate"),
+    [
+        ("Step 8 loss: 0.205040 examples/sec: 271.5", 271.5),
+        ("Step 8 loss: 0.205040 271.5 examples/sec", 271.5),
+        ("Step 8 loss: 0.205040 tok/s: 300", 300.0),
+    ],
+)
+def test_a_rate_is_the_number_that_its_name_belongs_to(line: str, rate: float) -> None:
+    """The number before a name with a colon is another's."""
+    point = read_line(line.encode())
+    assert point is not None
+    assert point.throughput == rate
