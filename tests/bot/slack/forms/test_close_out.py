@@ -57,7 +57,7 @@ def test_the_close_out_form_asks_five_things_and_fills_in_what_is_known():
 
 CLOSE_OUT = """\
 llm-70b failed
-cause: What was it? [*A GPU fell off the bus / A collective timed out / Another fault… / No rule fits / Nothing failed / Still unknown]
+cause: What was it? [*A GPU fell off the bus / A collective timed out / Another fault… / No rule fits / Nothing failed / Unknown cause]
 verdict: Was the answer right? [*Right / Right, but not first / Wrong / Correctly gave no cause / Not reviewed]
 nodes: Nodes at fault [gpu-017]
 action: What was done []
