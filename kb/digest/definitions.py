@@ -59,7 +59,7 @@ DEFINITIONS: Mapping[str, str] = {
     "unknown": "Share of failures for which Signalbox named no cause, whatever people closed them as.",
     "closed": "Share of failures whose cause a person has confirmed.",
     "top1": "Share of diagnoses whose first fault was the cause, of those that people judged right or wrong. 'Nothing failed' counts "
-    "as a wrong one if people named a fault, and a fault as a wrong one if people say that nothing failed. 'Still unknown' is not a judgement.",
+    "as a wrong one if people named a fault, and a fault as a wrong one if people say that nothing failed. 'Unknown cause' is not a judgement.",
     "top3": "The same, counting any of the diagnoses shown.",
     "abstained": "Share of failures without a named cause where people confirmed that no class fits, of those that they judged.",
     "wrong": (
