@@ -411,7 +411,7 @@ def test_a_job_without_any_data_is_named(play):
     play.diagnose("void")
     told = text_of(only(play.answers()))
     assert "void: no data could be collected" in told
-    assert "No source returned data of job 7: recorded (nothing)" in told
+    assert "No source returned data of job 7: recorded (nothing)" in told, told
     assert "search for “work 1” in the log" in told
 
 
