@@ -25,7 +25,7 @@ STAMP = (
     rb"|(?<![0-9])(?:(?<![A-Za-z])(?P<compact_l>[IWEFDC]))?(?P<compact_y>20\d\d)(?P<compact_m>\d\d)(?P<compact_d>\d\d)[-T_ ]"
     rb"|(?<![\d/-])(?P<us_m>\d\d?)/(?P<us_d>\d\d?)/(?P<us_y>20\d\d),? "
     rb"|(?<![\w/.:-])(?P<late_y>[12]\d)-(?P<late_m>0[1-9]|1[0-2])-(?P<late_d>0[1-9]|[12]\d|3[01]) "
-    rb"|(?<![\w/.:-])(?P<dot_d>[0-3]?\d)\.(?P<dot_m>[01]?\d)\.(?P<dot_y>20\d\d),? "  # German and Russian: the day comes first
+    rb"|(?<![\w/.:-])(?P<dot_d>[0-3]\d)\.(?P<dot_m>[01]\d)\.(?P<dot_y>20\d\d),? "  # German and Russian: the day comes first
     rb"|(?<![\w/.:-])(?P<clf_d>[0-3]\d)[/-](?P<clf_m>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[/-](?P<clf_y>20\d\d)[ :T]"  # as web servers write it
     rb"|(?<![A-Za-z0-9])[IWEFDC](?P<glog_m>1[0-2]|0?[1-9])(?P<glog_d>[0-3]\d) "
     rb"|(?<![\d/-])(?P<short_m>\d\d)[-/](?P<short_d>\d\d) "
