@@ -23,7 +23,7 @@ from kb.anomalies.analyse import RunFindings, find_anomalies, shown
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
-from kb.anomalies.time.failed_step import bounded
+from kb.anomalies.time.failed_step import as_logged
 from kb.diagnosis.endings import LAST_LINES
 from kb.diagnosis.engine import identified
 from kb.diagnosis.quotes import SHOWN_LINES
@@ -174,7 +174,7 @@ def without_estimates(more: Indicators, report: Report) -> Indicators:
         more = replace(more, stages=(Indicator(stage, "the stage of the failure"),))
     if report.verdict == "fault" and report.progress.last_iteration is None:
         return replace(more, stages=more.stages if stage else (), iterations=())
-    return replace(more, iterations=bounded(more.iterations, report.progress))
+    return replace(more, iterations=as_logged(more.iterations, report.progress))
 
 
 def _state(state: str | None, report: Report, job: Job) -> str | None:

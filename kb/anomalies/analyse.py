@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
-from kb.anomalies.core.run import JOB, LineRef, RunProfile, StepLine
+from kb.anomalies.core.run import LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
@@ -38,7 +38,7 @@ from kb.anomalies.runs.baseline_diff import (
     is_foreign,
     out_of_order,
 )
-from kb.anomalies.runs.new_lines import new_lines
+from kb.anomalies.runs.new_lines import as_evidence, new_lines
 from kb.anomalies.time.change_step import StepChange, StepCourse, changes, course_of, is_stalled, step_at, step_named
 from kb.anomalies.time.failed_step import ESTIMATED, TURNED
 from kb.anomalies.time.repeating import RepeatingSteps, repeating_steps
@@ -406,13 +406,4 @@ def _why_odd(odd: OddNode) -> str:
 
 
 def _item(place: int, spot: LineRef) -> EvidenceItem:
-    return EvidenceItem(
-        f"i{place + 1}",
-        "line",
-        spot.source,
-        spot.text,
-        offset=spot.offset,
-        time=spot.time,
-        rank=spot.rank,
-        node=spot.node if spot.node not in (JOB, spot.source, f"rank {spot.rank}") else None,
-    )
+    return as_evidence(f"i{place + 1}", spot)

@@ -78,10 +78,10 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
             telling = [item for item in last if last_words.unlike_all(item)]
         if not (telling or own_status) or (not telling and end is not None and _came_after(end, symptoms)):
             continue
+        if not telling and rank in crashed and end is not None:
+            last = []  # no more than its progress
         quotes = telling[-1:] + [item for item in reversed(last) if item not in telling[-1:]]
         quotes = quotes[:1] + [item for item in quotes[1:] if last_words.is_own(item, rank)]
-        if not telling and rank in crashed and end is not None:  # what it printed last is no more than its progress
-            quotes = []
         event = bad.of_line("end", quotes[0]) if quotes else _of_exit(end) if end else None
         if event is not None:
             event = replace(event, place=Place(rank, places.node_of(rank)))

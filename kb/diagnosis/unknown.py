@@ -197,9 +197,8 @@ def _summary(found: Unexplained) -> str:
     before = f"{about}{int(found.lead or 0):,} s before the first symptom: " if told else ""
     said = message_of(found.event.line)[:_SHOWN]
     if found.event.kind in ("end", "exit"):
-        by_signal = found.event.name.startswith("SIG")
-        status = f"{found.event.name} ended it" if by_signal else f"it exited with status {found.event.name}"
-        status = status if found.event.name else ""
+        name = found.event.name  # of the signal, or the exit status
+        status = f"{name} ended it" if name.startswith("SIG") else f"it exited with status {name}" if name else ""
         last = f"its last line: {said}" if found.event.kind == "end" else "it left no message"
         return before + "; ".join(part for part in (status, last) if part)
     return f"{before}{said}"

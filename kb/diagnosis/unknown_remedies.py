@@ -26,7 +26,7 @@ _READ_OTHER = (
     "writes the output of its processes, read its end, and diagnose it with this one."
 )
 # what differs from run to run: addresses, codes of digits and letters, numbers
-_VARIES = lazy_compile(r"\b0[xX][0-9a-fA-F]+\b|\b(?=[a-zA-Z]*\d)(?=\d*[a-zA-Z])[0-9a-zA-Z]{3,}\b|\d+")
+_VARIES = lazy_compile(r"(\b0[xX][0-9a-fA-F]+\b|\b(?=[a-zA-Z]*\d)(?=\d*[a-zA-Z])[0-9a-zA-Z]{3,}\b|\d+)")
 _LIBRARY = lazy_compile(r"(?:site|dist)-packages/|/lib/python3|^<")
 _FRAME = lazy_compile(
     r"(?P<folder>(?:[^:\n]*/)?)(?P<file>[^:/\n]{1,200}):(?P<number>\d{1,9}) in (?P<function>.{1,200})"
@@ -65,12 +65,8 @@ def words_of(
 
 def _regex_of(text: str) -> str:
     """Return a regex for a piece of a line, in which numbers and codes may differ."""
-    regex, at = "", 0
-    for varies in _VARIES.finditer(text):
-        known = text[at : varies.start()]
-        regex += _escaped(known) + _same_kind(varies[0])
-        at = varies.end()
-    return regex + _escaped(text[at:])
+    parts = enumerate(_VARIES.split(text))  # every other one varies
+    return "".join(_same_kind(part) if place % 2 else _escaped(part) for place, part in parts)
 
 
 def _same_kind(value: str) -> str:

@@ -53,6 +53,8 @@ _OF_STEP = lazy_compile(
 _PART_OF = lazy_compile(
     r"\d ?(?P<unit>ms|s)/(?:it|step|iter) {1,2}\((?P<name>[A-Za-z][\w ]{1,30}?)[ :=]{1,2}(?P<value>\d{1,9}(?:\.\d{1,12})?)\)"
 )
+_BEFORE_STEP = (" of ", " for ", " at ", " in ")  # one of them is in each message that `_OF_STEP` matches
+_PER_STEP = ("s/it", "s/step")  # likewise, of `_PART_OF`
 _UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}
 _SECONDS = lazy_compile(r"(?i)(?:^|[_./ -])(?:time|times|s|sec|secs|seconds|wait|latency|duration|dur|dt)$")
 _MILLISECONDS = lazy_compile(r"(?i)[_./-]ms(?:ec)?$")
@@ -250,8 +252,8 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
 
 
 def _times(message: str) -> Iterator[tuple[str, float]]:
-    for regex in (_OF_STEP, _PART_OF):
-        if (told := regex.search(message)) is not None:
+    for regex, words in ((_OF_STEP, _BEFORE_STEP), (_PART_OF, _PER_STEP)):
+        if any(word in message for word in words) and (told := regex.search(message)) is not None:
             yield told["name"], float(told["value"]) * _UNITS.get(told["unit"], 1.0)
     for raw, value, unit in _FIELD.findall(message):
         name, factor = _named(raw, unit)

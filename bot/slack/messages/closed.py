@@ -50,9 +50,10 @@ def closed_message(report: Report, card: Card) -> Message:
         for other in others
         if (other.cause, other.verdict, other.nodes) != (valid.cause, valid.verdict, valid.nodes)
     ]
+    cause = f"{headline(valid.cause, confirmed=valid.named, by='')}{_nodes(valid)}"
     told = paragraph(
         [
-            *words(f"{headline(valid.cause, confirmed=valid.named, by='')}{_nodes(valid)}", SENTENCE, bold=True),
+            *words(cause, SENTENCE, bold=True),
             *words(", by "),
             *mention(valid.by),
             *words(_verdict_on_answer(valid)),
@@ -64,7 +65,7 @@ def closed_message(report: Report, card: Card) -> Message:
     )
     diagnosis = confirmed_diagnosis(report, valid.fault)
     step = [] if diagnosis is None else first_step(led_by(report, diagnosis))
-    body = f"{headline(valid.cause, confirmed=valid.named, by='')}{_nodes(valid)}{_verdict_on_answer(valid)}"
+    body = f"{cause}{_verdict_on_answer(valid)}"
     blocks = [
         header(f"⚪ {text_format.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, closed"),
         *rich(told),

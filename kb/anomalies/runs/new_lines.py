@@ -18,7 +18,9 @@ def new_lines(events: Iterable[RunEvent], fresh: Mapping[str, float]) -> tuple[I
     found = [(_last(event), event) for event in events if event.nodes and fresh.get(event.id, 0.0) >= NEW]
     found.sort(key=lambda pair: pair[0].order)
     return tuple(
-        Indicator(spot.text.strip()[:SHOWN], f"not in the last good run{_where(event)}", _item(number, spot))
+        Indicator(
+            spot.text.strip()[:SHOWN], f"not in the last good run{_where(event)}", as_evidence(f"n{number}", spot)
+        )
         for number, (spot, event) in enumerate(found[-MOST:], 1)
     )
 
@@ -33,8 +35,9 @@ def _where(event: RunEvent) -> str:
     return f", printed by {', '.join(names[:_NAMED])}{more}" if len(names) > 1 else ""
 
 
-def _item(number: int, spot: LineRef) -> EvidenceItem:
+def as_evidence(name: str, spot: LineRef) -> EvidenceItem:
+    """Return a line as evidence with this id, and with its node if that is no other name of its source or rank."""
     node = spot.node if spot.node not in (JOB, spot.source, f"rank {spot.rank}") else None
     return EvidenceItem(
-        f"n{number}", "line", spot.source, spot.text, offset=spot.offset, time=spot.time, rank=spot.rank, node=node
+        name, "line", spot.source, spot.text, offset=spot.offset, time=spot.time, rank=spot.rank, node=node
     )

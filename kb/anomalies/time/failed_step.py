@@ -12,10 +12,9 @@ TURNED = "the step from which on it changed"
 LAST_LOGGED = "last logged step; the failure is at it or later"
 
 
-def bounded(steps: Iterable[Indicator], progress: Progress) -> tuple[Indicator, ...]:
+def as_logged(steps: Iterable[Indicator], progress: Progress) -> tuple[Indicator, ...]:
     """Return the last logged step in place of an estimated one: which step was under way behind it, no line says."""
-    return tuple(_bounded(item, progress.last_iteration) if item.why == ESTIMATED else item for item in steps)
-
-
-def _bounded(item: Indicator, last: int | None) -> Indicator:
-    return item if last is None else replace(item, what=str(last), why=LAST_LOGGED)
+    last = progress.last_iteration
+    if last is None:
+        return tuple(steps)
+    return tuple(replace(item, what=str(last), why=LAST_LOGGED) if item.why == ESTIMATED else item for item in steps)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
+from kb.facts.log.common_end import OVER, OVER_WITHOUT_SPACES
 from kb.facts.log.run_ends import COLOUR, EndLine, has_word
 from kb.model import ProgressPoint
 from kb.parsers.logs.error_lines import message_of
@@ -29,7 +30,7 @@ _SMOOTH = 3
 _LAST_RATES = 2
 
 _WHO = r"(?:train(?:ing|er)?|run|job|work(?:er)?|learner|actor|rank|process|proc|task|main|script|program|everything|fit(?:ting)?|loop|experiment)"
-_OVER = r"(?:finished|completed?|done|over|ended|fertig|beendet|abgeschlossen|terminad[oa]|finalizad[oa]|complet(?:ad)?[oa]|termin[ée]e?|concluíd[oa]|完成|结束|結束|終了|完了|завершено|окончено|완료)"
+_OVER = rf"(?:{OVER}|over|{OVER_WITHOUT_SPACES})"
 _CLOSING = lazy_compile(
     rf"(?i)(?:(?:the|this|all|my|our|event|ev|msg|message|status|state) ?[=:]? ?){{0,2}}(?:[a-z]?\d{{1,6}} )?(?:{_WHO}[ _-]?(?:\d{{1,6}} ?)?(?:: )?){{0,2}}"
     rf"(?:(?:is|has|was) )?(?:all )?{_OVER}(?: (?:after|in|at) [\d.]{{1,12}} ?(?:s|sec|seconds|min|minutes|h|hours|steps|iterations|updates)?)?[\s.!]{{0,4}}"
@@ -51,20 +52,20 @@ def common_closing(logs: Sequence[Sequence[tuple[int, str]]], processes: int) ->
 
     `logs`: offset and text of the last lines of each log, in order. `processes`: how many the job is known to have.
     """
-    found: list[tuple[int, EndLine]] = []
+    found: list[tuple[str, int, EndLine]] = []
     for index, lines in enumerate(logs):
         said = [(at, line) for at, line in lines if line.strip()]
         closing = list(_last_run(said))
         forms = {form for form, _ in closing}
-        before = said[: len(said) - len(closing)]
-        if forms & {form for _, line in before if (form := _form(line)) is not None}:
+        before = said[: len(said) - len(closing)] if closing else ()
+        if any(_form(line) in forms for _, line in before):
             return []  # said of each epoch, or of each save
-        found += [(index, end) for _, end in closing]
-    counted = Counter(_form(end.line) for _, end in found)
-    form, count = max(counted.items(), key=lambda item: item[1], default=(None, 0))
+        found += [(form, index, end) for form, end in closing]
+    counted = Counter(form for form, _, _ in found)
+    most, count = max(counted.items(), key=lambda item: item[1], default=("", 0))
     if count < max(FEWEST, processes):
         return []
-    return [(index, end) for index, end in found if _form(end.line) == form]
+    return [(index, end) for form, index, end in found if form == most]
 
 
 def _last_run(said: Sequence[tuple[int, str]]) -> Iterator[tuple[str, EndLine]]:
@@ -105,7 +106,7 @@ def even_to_the_end(series: Iterable[Sequence[ProgressPoint]]) -> bool:
     for index, points in enumerate(every):
         for point in points:
             by_rank.setdefault((index, point.rank), []).append(point)
-    return all(_keeps_pace(points) and not _rate_set_anew(points) for points in by_rank.values()) and not _stands_out(
+    return all(_keeps_pace(points) and not _rate_leaps(points) for points in by_rank.values()) and not _stands_out(
         list(by_rank.values())
     )
 
@@ -123,7 +124,7 @@ def _keeps_pace(points: Sequence[ProgressPoint]) -> bool:
     return median(paces[-third:]) < _SLOWER * median(paces[1 : 1 + third])
 
 
-def _rate_set_anew(points: Sequence[ProgressPoint]) -> bool:
+def _rate_leaps(points: Sequence[ProgressPoint]) -> bool:
     """Whether a learning rate that moved smoothly makes one leap; its last values, near zero, may."""
     rates = [point.learning_rate for point in points if point.learning_rate]
     changes = [later / earlier for earlier, later in pairwise(rates)][:-_LAST_RATES]

@@ -242,7 +242,7 @@ def _closed_alike(facts: Facts) -> tuple[EndSign, ...]:
         return ()
     if not even_to_the_end(with_steps):
         return ()
-    what = "every process closes its log with the same words" if len(ends) > 1 else ""
+    what = "every process closes its log with the same words"
     return tuple(EndSign(what, logs[place], end.offset, end.line[:_SHOWN]) for place, end in ends[:_ENDS])
 
 

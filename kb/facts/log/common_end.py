@@ -14,11 +14,10 @@ from kb.scanning.summary import StreamSummary, tail_lines
 
 FEWEST_RANKS = 2
 _CUT = 1024  # bytes of a line
-# "finished" and its like, in the languages in which training scripts were seen to print it
-_OVER = lazy_compile(
-    r"(?i)(?<![\w'-])(?:finished|completed?|done|ended|fertig|beendet|abgeschlossen|terminad[oa]|complet(?:ad)?[oa]|finalizad[oa]|termin[ée]e?|finie?|concluíd[oa])\b"
-    r"|完成|结束|結束|終了|完了|завершено|окончено|완료"
-)
+# "finished" and its like, in the languages in which training scripts were seen to print it: words between spaces, and others
+OVER = r"finished|completed?|done|ended|fertig|beendet|abgeschlossen|terminad[oa]|complet(?:ad)?[oa]|finalizad[oa]|termin[ée]e?|concluíd[oa]"
+OVER_WITHOUT_SPACES = r"完成|结束|結束|終了|完了|завершено|окончено|완료"
+_OVER = lazy_compile(rf"(?i)(?<![\w'-])(?:{OVER}|finie?)\b|{OVER_WITHOUT_SPACES}")
 _NOT_WELL = lazy_compile(
     r"(?i)\b(?:not|never|no|nicht|nie|sin|pas|abort\w*|fail\w*|errors?|kill\w*|cancel\w*|interrupt\w*|early)\b"
 )

@@ -7,10 +7,11 @@ by one, or says what it counts.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+
+from kb.regex.lazy import lazy_compile
 
 FEWEST = 3  # different counts
 FEWEST_TOLD = 2  # different counts, where each has several lines or a total
@@ -18,13 +19,13 @@ SEVERAL = 3  # lines of each count
 MOST_NUMBERS = 12  # of a line
 LONGEST = 400  # characters of a line that are read
 _UNIT = r"(?! ?(?:(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|fps)\b(?!/)|%|°))"
-_COUNT = re.compile(  # without a process id in brackets, and without a launcher's number of the rank before the line
+_COUNT = lazy_compile(  # without a process id in brackets, and without a launcher's number of the rank before the line
     r"(?<![\w.:,/+-])(?!(?<=\[)\d{1,7}\]|(?<!.)\d{1,7}:)(\d{1,7})(?!\w|[.:,]\d| ?\()(?: ?(?:/|of=?|out of) ?(\d{1,7})(?![\w.]))?"
     + _UNIT
 )
-_VALUE = re.compile(r"(?<![\w.:+-])-?\d{1,6}\.\d{1,9}(?:e[+-]?\d{1,3})?(?![\w.:])" + _UNIT)
-_DIGITS = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-_OTHER = re.compile(
+_VALUE = lazy_compile(r"(?<![\w.:+-])-?\d{1,6}\.\d{1,9}(?:e[+-]?\d{1,3})?(?![\w.:])" + _UNIT)
+_DIGITS = lazy_compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+_OTHER = lazy_compile(
     r"(?i)\bretr(?:y|ies|ied)|\battempt|\b(?:down|up)?load(?:ed|ing)?\b|\btoken[iz]s?|\bcach|\bindex(?:ed|ing)|\bpre-?process|\bheartbeat"
     r"|\balive\b|\bup-?time\b|\belapsed\b|\bexamples/s|\bwarm-?up\b|\b(?:valid|val|eval|test)\w*\b|\bsav(?:ed|ing)\b"
 )
@@ -59,7 +60,7 @@ def last_counted(lines: Iterable[tuple[int, str]]) -> tuple[int, int] | None:
     """
     forms: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for offset, line in lines:
-        if _VALUE.search(line[:LONGEST]):
+        if states_value(line):
             forms[_DIGITS.sub("0", " ".join(line[:LONGEST].split()))].append((offset, line))
     for known in sorted(forms.values(), key=lambda item: (-len(item), item[0])):
         steps = counted([line for _, line in known])
