@@ -16,7 +16,20 @@ _STATED = {
         r"['\"]?[ .:=]{1,60}['\"]?(\d{2,8})(?![\w.])"
     ),
 }
-_WORDS = {"batch_setting": ("batch",), "length_setting": ("len",)}  # one of them is in each line that states it
+# one of them is in each line that states it, and few other lines have it: step lines name the global batch and its length
+_WORDS = {
+    "batch_setting": ("micro", "per_device", "per device", "size_per_"),
+    "length_setting": (
+        "seq_len",
+        "seqlen",
+        "sequence_len",
+        "model_max_length",
+        "cutoff_len",
+        "max_model_len",
+        "max_prompt_length",
+        "max_completion_length",
+    ),
+}
 
 
 def stated_setting(name: str, texts: Iterable[str]) -> str:

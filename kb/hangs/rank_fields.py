@@ -53,8 +53,6 @@ _OF_STEP = lazy_compile(
 _PART_OF = lazy_compile(
     r"\d ?(?P<unit>ms|s)/(?:it|step|iter) {1,2}\((?P<name>[A-Za-z][\w ]{1,30}?)[ :=]{1,2}(?P<value>\d{1,9}(?:\.\d{1,12})?)\)"
 )
-_BEFORE_STEP = (" of ", " for ", " at ", " in ")  # one of them is in each message that `_OF_STEP` matches
-_PER_STEP = ("s/it", "s/step")  # likewise, of `_PART_OF`
 _UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}
 _SECONDS = lazy_compile(r"(?i)(?:^|[_./ -])(?:time|times|s|sec|secs|seconds|wait|latency|duration|dur|dt)$")
 _MILLISECONDS = lazy_compile(r"(?i)[_./-]ms(?:ec)?$")
@@ -242,9 +240,9 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
     rank = prefix.rank
     if rank is None:
         named = _RANK.search(message)
-        rank = int(named["rank"]) if named else speaker(raw, prefix).rank
+        rank = int(named["rank"]) if named else stream.ref.resource.rank
     if rank is None:
-        rank = stream.ref.resource.rank
+        rank = speaker(raw, prefix).rank
     if rank is None:
         return None
     time = prefix.time if prefix.time is not None else find_time(raw[prefix.end : prefix.end + 128])
@@ -252,13 +250,21 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
 
 
 def _times(message: str) -> Iterator[tuple[str, float]]:
-    for regex, words in ((_OF_STEP, _BEFORE_STEP), (_PART_OF, _PER_STEP)):
-        if any(word in message for word in words) and (told := regex.search(message)) is not None:
-            yield told["name"], float(told["value"]) * _UNITS.get(told["unit"], 1.0)
+    # the words that each match has are asked for first, one by one: this runs for every line of every log that is read
+    if " of " in message or " for " in message or " at " in message or " in " in message:
+        yield from _told(_OF_STEP, message)
+    if "s/it" in message or "s/step" in message:
+        yield from _told(_PART_OF, message)
     for raw, value, unit in _FIELD.findall(message):
         name, factor = _named(raw, unit)
         if factor is not None:
             yield name, float(value) * factor
+
+
+def _told(regex: re.Pattern[str], message: str) -> Iterator[tuple[str, float]]:
+    told = regex.search(message)
+    if told is not None:
+        yield told["name"], float(told["value"]) * _UNITS.get(told["unit"], 1.0)
 
 
 @lru_cache(maxsize=1024)
