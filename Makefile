@@ -1,5 +1,6 @@
-# `make demo` shows Signalbox, `make test` runs all checks and tests. Both set up what they need in .venv: the first the run-time
-# dependencies (requirements.lock), the second also the development tools (requirements-dev.lock).
+# `make demo` shows Signalbox, `make test` runs all checks and the quick tests, `make test-all` the slow ones too. They set up what
+# they need in .venv: the first the run-time dependencies (requirements.lock), the others also the development tools
+# (requirements-dev.lock).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -9,10 +10,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 INSTALL = { test -x $(BIN)/uv && $(UV) $(1); } || $(PIP) $(1)
 
-.PHONY: demo test check checks lint format types architecture unit rules docs accuracy bench bench-full soak lab lock clean
+.PHONY: demo test test-all check checks lint format types architecture unit rules docs accuracy bench bench-full soak lab lock clean
 LAB ?= /tmp/lab
 # processes of the tests: one more than cores, since some wait for the systems that they start
 WORKERS ?= $(shell expr $$(nproc) + 1)
+# which tests: `make test-all` leaves none out
+TESTS ?= -m "not slow"
 MINUTES ?= 60
 PARTS ?=
 COMPILE := $(BIN)/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --python-version 3.11 --universal
@@ -22,8 +25,11 @@ demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 	@$(BIN)/signalbox demo
 	@echo; echo 'The command is $(BIN)/signalbox; `. $(BIN)/activate` puts it on your PATH.'
 
-test: $(DEV)  ## set up, and run all checks and tests
+test: $(DEV)  ## set up, and run all checks and the quick tests
 	@$(MAKE) --no-print-directory -j2 --keep-going unit checks
+
+test-all: $(DEV)  ## the same with the slow tests: before a release
+	@$(MAKE) --no-print-directory -j2 --keep-going unit checks TESTS=
 
 check: lint types architecture rules docs
 
@@ -63,7 +69,7 @@ docs: $(DEV)  ## the documentation site, in build/docs/site; fails where a link 
 	@$(BIN)/python docs/make/website.py
 
 unit: $(DEV)
-	env -u MAKEFLAGS -u MFLAGS -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
+	env -u MAKEFLAGS -u MFLAGS -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(TESTS)
 
 accuracy: $(DEV)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py

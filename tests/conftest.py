@@ -21,7 +21,7 @@ from tests.support.quick_engines import quick_engines
 
 BYTECODE = Path(__file__).parent / "kb" / "__pycache__"  # missing in a fresh checkout, until tests are imported
 
-pytest_plugins = ["pytester", "tests.support.left_processes"]
+pytest_plugins = ["pytester", "tests.support.left_processes", "tests.support.tiers"]
 
 # the suite starts hundreds of interpreters: without its bytecode on disk, each would compile the product
 sys.dont_write_bytecode = False
