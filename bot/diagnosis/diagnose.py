@@ -96,7 +96,13 @@ class DiagnosisResult:
             return None
         from kb.timeline.heat import heat_map  # noqa: PLC0415 - numpy
 
-        return heat_map(self.evidence, self.report)
+        return heat_map(self.with_onsets().evidence, self.report)
+
+    def with_onsets(self) -> DiagnosisResult:
+        """Return the answer with the lines at which ranks became slow in its evidence, for pictures. Reads them from the logs."""
+        from bot.diagnosis.onset_lines import with_onsets  # noqa: PLC0415 - numpy
+
+        return replace(self, evidence=with_onsets(self.evidence, self.report, self.root))
 
 
 def _is_timed_by_rank(evidence: Evidence) -> bool:

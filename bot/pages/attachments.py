@@ -37,11 +37,12 @@ class PageAttachments:
 
 def small(answer: DiagnosisResult) -> dict[str, bytes]:
     """Return the attachments of an answer by name. Reads its logs again."""
+    finer = answer.with_onsets()
     return {
         TIMELINE: answer.timeline(),
-        CURVES: dumps(_curves(answer)),
+        CURVES: dumps(_curves(finer)),
         PASSAGES: log_context.dumps(log_context.passages(answer.report, answer.root)),
-        COMPARED: comparisons.dumps(comparisons.compared(answer)),
+        COMPARED: comparisons.dumps(comparisons.compared(finer)),
         observations.OBSERVED: observations.dumps(observations.observed(answer.evidence)),
     }
 

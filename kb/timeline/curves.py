@@ -20,7 +20,7 @@ from kb.metrics.panel import Bools, Floats, Panel
 from kb.model import NOT_FAILED, Resource
 from kb.report import Report, Suspect
 from kb.timeline.onset import first_apart, first_step_apart, late_level, shares
-from kb.timeline.per_step import binned, by_step, points_by_origin, rank_order, values_of
+from kb.timeline.per_step import binned, by_step, points_by_origin, rank_order, usual_by_step, values_of
 from kb.timeline.rows import cleaned
 
 COLUMNS = 120
@@ -158,7 +158,7 @@ def _onset(chart: Chart, evidence: Evidence) -> float | None:
         return None
     progress = points_by_origin(evidence)
     who = next((item for item in progress if _Row(item, np.empty(0)).label == line.label), Resource())
-    steps = by_step(progress, who, chart.metric)
+    steps = by_step(progress.get(who, ()), usual_by_step(progress, chart.metric), chart.metric)
     found = first_step_apart(steps, late_level(apart), chart.start + (column - 1) * chart.width, chart.width)
     return float(math.ceil(chart.start + column * chart.width)) if found is None else float(found)
 

@@ -21,7 +21,7 @@ from kb.metrics.panel import Floats
 from kb.model import ProgressPoint, Resource
 from kb.report import Report, ranges
 from kb.timeline.onset import first_step_apart
-from kb.timeline.per_step import binned, by_step, points_by_origin, rank_order, values_of
+from kb.timeline.per_step import binned, by_step, points_by_origin, rank_order, usual_by_step, values_of
 from kb.timeline.rows import cleaned
 from kb.timeline.standouts import has_trouble
 
@@ -92,11 +92,24 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True)
+class Onset:
+    """The steps between which a rank became slow: the last one known before, and the first one known from which it was.
+
+    `metric`: the field of its points (kb.model.ProgressPoint) that shows it.
+    """
+
+    who: Resource
+    metric: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Grid:
     """The multiples of the median, a row per rank and a column per step or several; NaN where nothing is known.
 
-    `slow`: the first and the last column in which each rank was slow, None if it never was for long; `begun`: by rank, the step
-    within a column from which it was slow, where that is known better than by the column.
+    `slow`: the first and the last column in which each rank was slow, None if it never was for long; `begun`: by rank, the
+    last step before it was slow and the first one in which it was, where they are known better than by the column.
     """
 
     who: tuple[Resource, ...]
@@ -104,12 +117,14 @@ class _Grid:
     start: float
     width: float
     slow: tuple[tuple[int, int] | None, ...]
-    begun: Mapping[int, int] = field(default_factory=dict)
+    begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def span(self, at: int) -> tuple[int, int] | None:
         """Return the first and the last step in which a rank was slow."""
         columns = self.slow[at]
-        return None if columns is None else (self.begun.get(at, self.step(columns[0])), self.step(columns[1]))
+        if columns is None:
+            return None
+        return self.begun[at][1] if at in self.begun else self.step(columns[0]), self.step(columns[1])
 
     def step(self, column: int) -> int:
         """Return the first step of a column."""
@@ -131,30 +146,55 @@ def heat_map(evidence: Evidence, report: Report) -> HeatMap | None:
     if not has_trouble(report):
         return None
     points = points_by_origin(evidence)
-    for metric, title in _MEASURED.items():
+    metric, grid = _slow_in(points)
+    return (
+        None if grid is None else _drawn(replace(grid, begun=_begun(grid, points, metric)), _MEASURED[metric], report)
+    )
+
+
+def onsets(evidence: Evidence, report: Report) -> tuple[Onset, ...]:
+    """Return where slow ranks became slow, for those of which steps are missing there, as summaries of long logs omit them."""
+    if not has_trouble(report):
+        return ()
+    points = points_by_origin(evidence)
+    metric, grid = _slow_in(points)
+    if grid is None:
+        return ()
+    return tuple(
+        Onset(grid.who[at], metric, before, after)
+        for at, (before, after) in _begun(grid, points, metric).items()
+        if before + 1 < after
+    )
+
+
+def _slow_in(points: Mapping[Resource, Sequence[ProgressPoint]]) -> tuple[str, _Grid | None]:
+    """Return the first quantity in which a rank was slow, and each rank's multiples of its median; None if none was."""
+    for metric in _MEASURED:
         values = {
             who: found for who, own in points.items() if who.rank is not None and (found := values_of(own, metric))
         }
         grid = _grid(values)
         if grid is not None and any(grid.slow):
-            return _drawn(replace(grid, begun=_begun(grid, points, metric)), title, report)
-    return None
+            return metric, grid
+    return "", None
 
 
-def _begun(grid: _Grid, points: Mapping[Resource, Sequence[ProgressPoint]], metric: str) -> Mapping[int, int]:
-    """Return the step from which each rank was slow, of the two columns around its first slow one, as the curves mark it."""
+def _begun(
+    grid: _Grid, points: Mapping[Resource, Sequence[ProgressPoint]], metric: str
+) -> Mapping[int, tuple[int, int]]:
+    """Return the last step before each rank was slow, and the first one of the two columns around its first slow one in which it was."""
     slow = [(at, columns) for at, columns in enumerate(grid.slow) if columns is not None]
-    found: dict[int, int] = {}
+    found: dict[int, tuple[int, int]] = {}
     first = int(np.flatnonzero(np.isfinite(grid.times).any(axis=0))[0])
-    for at, (begin, end) in slow if len(slow) <= APART else ():
+    usual = usual_by_step(points, metric) if slow else {}
+    for at, (begin, end) in slow:
         if begin <= first:
             continue  # from the first step on
         level = float(np.nanmedian(grid.times[at][begin : end + 1])) - 1.0
-        step = first_step_apart(
-            by_step(points, grid.who[at], metric), level, grid.start + (begin - 1) * grid.width, grid.width
-        )
+        shares = by_step(points[grid.who[at]], usual, metric)
+        step = first_step_apart(shares, level, grid.start + (begin - 1) * grid.width, grid.width)
         if step is not None:
-            found[at] = step
+            found[at] = max((earlier for earlier, _ in shares if earlier < step), default=step), step
     return found
 
 
@@ -323,7 +363,10 @@ def _together(grid: _Grid) -> list[list[int]]:
 def _common(grid: _Grid, group: Sequence[int]) -> tuple[int, int]:
     """Return the first and the last slow step of most ranks of a group."""
     spans = [span for at in group if (span := grid.span(at)) is not None]
-    return median_low(first for first, _ in spans), median_high(last for _, last in spans)
+    known = [grid.begun[at] for at in group if at in grid.begun]
+    least = min((after - before for before, after in known), default=0)  # of some, the lines in between were read
+    begun = [after for before, after in known if after - before == least] or [first for first, _ in spans]
+    return median_low(begun), median_high(last for _, last in spans)
 
 
 def _called(grid: _Grid, group: Sequence[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 import numpy as np
@@ -17,9 +17,16 @@ from kb.model import ProgressPoint, Resource
 
 def points_by_origin(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
     """Rank or node → its iteration lines of training, and the lines in which ranks report their own part of a step."""
+    found: dict[Resource, list[ProgressPoint]] = {}
+    for _, who, point in points_by_log(evidence):
+        found.setdefault(who, []).append(point)
+    return found
+
+
+def points_by_log(evidence: Evidence) -> Iterator[tuple[int, Resource, ProgressPoint]]:
+    """Yield those lines, each with the index of its log and its rank or node."""
     facts = Facts(evidence)
     places = Places(facts)
-    found: dict[Resource, list[ProgressPoint]] = {}
     for index, stream in enumerate(facts.streams):
         if stream.summary.ref.kind != "job":
             continue
@@ -30,9 +37,7 @@ def points_by_origin(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
                 continue
             rank = own.rank if point.rank is None else point.rank
             node = places.node_of(rank) or own.node
-            who = Resource(node=node, rank=rank)
-            found.setdefault(who, []).append(point)
-    return found
+            yield index, Resource(node=node, rank=rank), point
 
 
 def values_of(points: Sequence[ProgressPoint], metric: str) -> list[tuple[int, float]]:
@@ -40,16 +45,18 @@ def values_of(points: Sequence[ProgressPoint], metric: str) -> list[tuple[int, f
     return [(p.step, float(v)) for p in points if p.step is not None and (v := getattr(p, metric)) is not None]
 
 
-def by_step(
-    progress: Mapping[Resource, Sequence[ProgressPoint]], who: Resource, metric: str
-) -> list[tuple[int, float]]:
-    """Return the step, and how far the value of one rank is from the median of all, as a share, where both are known."""
+def usual_by_step(progress: Mapping[Resource, Sequence[ProgressPoint]], metric: str) -> dict[int, float]:
+    """Return step → the median of all ranks that have a value of it."""
     every: dict[int, list[float]] = {}
     for points in progress.values():
         for step, value in values_of(points, metric):
             every.setdefault(step, []).append(value)
-    usual = {step: median(values) for step, values in every.items()}
-    own = sorted(values_of(progress.get(who, ()), metric))
+    return {step: median(values) for step, values in every.items()}
+
+
+def by_step(points: Sequence[ProgressPoint], usual: Mapping[int, float], metric: str) -> list[tuple[int, float]]:
+    """Return the step, and how far the value of one rank is from the usual one, as a share, where both are known."""
+    own = sorted(values_of(points, metric))
     return [(step, value / usual[step] - 1.0) for step, value in own if usual[step]]
 
 
