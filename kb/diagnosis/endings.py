@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kb.diagnosis.context.open_end import open_end, shown_lines
 from kb.diagnosis.context.passing_changes import LATE_ERROR
@@ -54,7 +54,7 @@ def end_lines_of(verdict: Verdict, facts: Facts, completion: Completion) -> Iter
         yield from earlier_failures(facts)
         yield from _closing_lines(facts)
     if verdict != "no_fault":
-        yield from _last_lines(facts)
+        yield from _last_lines(facts, {sign.stream for sign in signs})
 
 
 def earlier_failures(facts: Facts) -> Iterator[EndLine]:
@@ -83,9 +83,11 @@ def _line_at(facts: Facts, stream: int, offset: int) -> str:
     return next((line for at, line in tail_lines(facts.streams[stream].summary) if at == offset), "")[:512]
 
 
-def _last_lines(facts: Facts) -> Iterator[EndLine]:
+def _last_lines(facts: Facts, told: Collection[int | None]) -> Iterator[EndLine]:
+    """Yield the ends of the first logs, those of which something is `told` before all others."""
     logs = [(index, stream) for index, stream in enumerate(facts.streams) if stream.summary.ref.group == "logs"]
     logs = [item for item in logs if item[1].summary.ref.kind == "job"] or logs
+    logs.sort(key=lambda item: item[0] not in told)
     found = ((index, shown_lines(stream, len(logs))) for index, stream in logs)
     ends = [(index, *end) for index, end in found if end is not None]
     for index, offset, text in ends[:LOGS]:

@@ -107,3 +107,21 @@ def test_a_log_that_shrank_while_it_was_read_has_no_known_end() -> None:
 
     assert "its steps end at 5" in diagnose(Evidence(Job(), streams=(whole,)), BOOK).summary
     assert "shrank while it was read" in diagnose(Evidence(Job(), streams=(cut,)), BOOK).summary
+
+
+def test_the_end_of_the_rank_that_fell_behind_is_shown_among_many() -> None:
+    """What it says last is the best hint there is, however many logs come before it."""
+    ranks = [
+        scanned(
+            steps(60, 500) if rank < 11 else steps(30, 500) + "tenancy withdrawn, leaving\n",
+            BOOK,
+            ref(f"r{rank}.log", rank),
+        )
+        for rank in range(12)
+    ]
+    found = diagnose(Evidence(Job(), streams=tuple(ranks)), BOOK)
+
+    assert found.verdict == "insufficient_evidence"
+    assert any(
+        "tenancy withdrawn, leaving" in event.evidence.text for event in found.indicators.events if event.evidence
+    )
