@@ -19,6 +19,8 @@ ConfigFile = Annotated[
     ),
 ]
 
+Note = Annotated[str, typer.Option("--note", "--reason", "--why", help="A note for others, such as the reason.")]
+
 # for commands that take a job, or with --logs its files
 Targets = Annotated[list[str] | None, typer.Argument(metavar="JOB | PATH…", help="With --logs: files and folders.")]
 JobOrPaths = Annotated[

@@ -139,6 +139,8 @@ def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, hist
             continue
         if judging and rule is judging[0]:
             lookup.explained_by(_covered((*combine_findings(found, facts), *silenced), facts))
+        if lookup.is_silent(rule):
+            continue
         evaluator = Evaluator(rule, lookup, history)
         answer = evaluator.judge()
         if answer.truth is None:

@@ -78,6 +78,12 @@ def recommended(
         if rule.id in own:
             found += _tests(rule, positions, tests.get(rule.id, ()))
             found += _unwritten(rule, positions)
+        if rule.id in own and rule.status == "draft":
+            found.append(
+                positions.fault(
+                    rule, "status", "a draft rule never fires", "set it to experimental once the tests pass"
+                )
+            )
     return tuple(sorted(found))
 
 

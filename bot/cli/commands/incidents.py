@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bot.cli.console import refuse, say, say_json
-from bot.cli.options import Limit
+from bot.cli.options import Limit, Note
 from kb.errors import SignalboxError
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def close(
     lost: Annotated[
         float | None, typer.Option("--lost", metavar="HOURS", min=0, max=100_000, help="Wall time.")
     ] = None,
-    note: Annotated[str, typer.Option("--note", help="A note for others.")] = "",
+    note: Note = "",
     propose: Annotated[
         bool, typer.Option("--propose-rule", help="Mark that a rule should be proposed for it; needs --cause FAULT.")
     ] = False,
@@ -250,7 +250,6 @@ def close(
 
 Which = Annotated[int, typer.Argument(metavar="ID", help="The incident number, as shown by `incidents list`.")]
 OfTenant = Annotated[str, typer.Option("--tenant", help="The tenant of the incident.")]
-Note = Annotated[str, typer.Option("--note", help="A note for others.")]
 
 
 @app.command()

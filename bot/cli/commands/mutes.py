@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.cli.console import say, say_json, say_table
+from bot.cli.options import Note
 
 if TYPE_CHECKING:
     from bot.policy.notifications import Mute
@@ -37,7 +38,7 @@ def list_mutes(tenant: Tenant = "default", as_json: AsJson = False) -> None:
     else:
         columns = (
             Column("id", right=True), Column("kind"), Column("what"), Column("until"), Column("channel"), Column("by"),
-            Column("why"),
+            Column("note"),
         )  # fmt: skip
         say_table(columns, [_row(number, mute) for number, mute in found])
 
@@ -52,7 +53,7 @@ def add(
     channel: Annotated[
         str | None, typer.Option("--channel", metavar="ID", help="Only in this Slack channel; by default, everywhere.")
     ] = None,
-    why: Annotated[str, typer.Option("--why", help="A note for others.")] = "",
+    note: Note = "",
     tenant: Tenant = "default",
 ) -> None:
     """Stop automatic posts about a rule, job or node until a time. Diagnoses still report it.
@@ -68,7 +69,7 @@ def add(
     _known(kind, what)
     now = datetime.now(UTC)
     until = now + timedelta(seconds=span_seconds(span, "--for"))
-    wanted = Mute(kind, what, until.timestamp(), tenant, channel, login(), why)  # type: ignore[arg-type]
+    wanted = Mute(kind, what, until.timestamp(), tenant, channel, login(), note)  # type: ignore[arg-type]
     with MuteStore(database_url()) as store:
         number = store.add_from_shell(f"cli:{secrets.token_hex(16)}", wanted, now)
     say(f"Automatic posts about {kind} {what} are off until {_minute(wanted.until)}.")

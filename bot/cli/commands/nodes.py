@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bot.cli.console import say, say_json, say_table
-from bot.cli.options import Limit
+from bot.cli.options import Limit, Note
 from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def list_excluded(
 @app.command()
 def exclude(
     node: Annotated[str, typer.Argument(metavar="NODE")],
-    why: Annotated[str, typer.Option("--why", help="A note for others.")] = "",
+    note: Note = "",
     until: Until = None,
     job: Annotated[str, typer.Option("--job", help="Only for the job with this name or id.")] = "",
     cluster: Cluster = None,
@@ -84,7 +84,7 @@ def exclude(
     _known_system(system)
     now = _now()
     scope: Literal["cluster", "job"] = "job" if job else "cluster"
-    wanted = ExclusionRequest(tenant, cluster or "", node, scope, job, _end(until, now), why)
+    wanted = ExclusionRequest(tenant, cluster or "", node, scope, job, _end(until, now), note)
     with _bars() as store:
         added = store.add(wanted, login(), now)
     _decided(added, now, system, as_json=as_json)

@@ -98,11 +98,13 @@ def try_rules(
 ) -> None:
     """Run the tests of the rules, or show which rules match a log of yours."""
     from bot.authoring.selftest import run, spoken, tests_of
-    from bot.cli.rules.run_tests import failure_text, match_log
+    from bot.cli.rules.run_tests import failure_text, match_log, unspoken_among
     from bot.rulebase.loader import default_folder
 
-    known = spoken(load_rule_base(rules, site)) if drafts else load_rule_base(rules, site)
+    known = load_rule_base(rules, site)
     chosen = [rule_named(known, item) for item in ids] if ids else list(known.rulebook.rules)
+    if drafts or (ids and unspoken_among(chosen)):
+        known = spoken(known)
     if on is not None:
         match_log(known, on, chosen)
         return
@@ -110,7 +112,7 @@ def try_rules(
     outcomes = [run(known, matcher, rule_test) for rule_test in tests_of(rules or default_folder(), chosen)]
     for outcome in outcomes:
         if not outcome.passed:
-            say(failure_text(outcome, next(rule for rule in chosen if rule.id == outcome.test.rule)))
+            say(failure_text(outcome))
     failed = sum(not outcome.passed for outcome in outcomes)
     say(f"{len(outcomes) - failed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)

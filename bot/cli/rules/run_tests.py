@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from bot.authoring.selftest import RuleTestResult, findings_in, pasted, streams_at
+from bot.authoring.selftest import UNSPOKEN, RuleTestResult, findings_in, pasted, streams_at
 from bot.cli.console import say
 from bot.render.text_format import shown
 from bot.rulebase.loader import Knowledge
@@ -32,10 +32,16 @@ def match_log(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
         say("no rule matches")
 
 
-def failure_text(outcome: RuleTestResult, rule: Rule) -> str:
-    """Which test of a rule failed, which rules matched its log, and that a draft matches nothing."""
+def unspoken_among(chosen: Sequence[Rule]) -> bool:
+    """Whether some of the rules that a person named are drafts or shadow rules, which fire nowhere; says that they are tested all the same."""
+    quiet = [rule for rule in chosen if rule.status in UNSPOKEN]
+    for rule in quiet:
+        say(f"{rule.id} is tested as if active: its status is {rule.status}, so it never fires", err=True)
+    return bool(quiet)
+
+
+def failure_text(outcome: RuleTestResult) -> str:
+    """Which test of a rule failed, and which rules matched its log."""
     wanted = "should match but does not" if outcome.test.speaks else "should not match but does"
     heard = ", ".join(dict.fromkeys(finding.rule.id for finding in outcome.heard)) or "no rule"
-    quiet = outcome.test.speaks and rule.status in ("draft", "shadow")
-    draft = f"; its status is {rule.status}, so it matches nothing: --drafts tests it as if active" if quiet else ""
-    return f"{outcome.test.path}: {outcome.test.rule} {wanted} (matched: {heard}){draft}"
+    return f"{outcome.test.path}: {outcome.test.rule} {wanted} (matched: {heard})"

@@ -33,7 +33,7 @@ from bot.learning.replay.trial import RuleFiles, base_of, trial
 from bot.notify.outbox import enqueue_item
 from bot.queue.tasks import QueuedTask
 from bot.queue.worker import TaskResult
-from bot.rulebase.loader import default_folder, engine
+from bot.rulebase.loader import default_folder
 from bot.rulebase.reload import CurrentRules
 from bot.store.database import Database
 from bot.store.visibility import PUBLIC, Viewer
@@ -87,7 +87,7 @@ class DraftService:
 
     @cached_property
     def _matcher(self) -> Matcher:
-        return engine()(self.base.known.plan.patterns)
+        return self.base.known.matcher()
 
     def _first_line(self, texts: Mapping[str, str]) -> str:
         """The line of the first event in some texts that no known symptom explains."""

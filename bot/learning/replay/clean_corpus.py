@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot.authoring.selftest import evidence_of, read_streams, tests_of
+from bot.rulebase.cache import code_version, read_cache, write_cache
 from bot.rulebase.loader import Knowledge
+from bot.runtime.paths import cache_dir
 from kb.diagnosis.engine import answered
 from kb.diagnosis.findings import find
 from kb.errors import UnreadableInput
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.model import NOT_FAILED
+from kb.scanning.matcher import Matcher
 
 LARGEST = 8 << 20  # bytes read per log
 
@@ -26,16 +30,7 @@ def clean_logs(known: Knowledge, rules: Path, folders: Sequence[Path] = ()) -> d
     Raises:
         UnreadableInput: a folder cannot be read.
     """
-    matcher = known.matcher()
-    found: dict[str, dict[str, bytes]] = {}
-    for test in tests_of(rules, known.rulebook.rules):
-        if test.speaks:
-            continue
-        streams = _logs(test.path)
-        facts = Facts(evidence_of(known, matcher, streams))
-        judged = find(known.rulebook, facts, History()).findings
-        if answered(judged, facts)[0] in NOT_FAILED:
-            found[f"{test.rule}/silent/{test.path.name}"] = streams
+    found = _near_misses(known, rules)
     for folder in folders:
         try:
             runs = sorted(folder.iterdir())
@@ -43,6 +38,37 @@ def clean_logs(known: Knowledge, rules: Path, folders: Sequence[Path] = ()) -> d
             raise UnreadableInput(f"{folder}: cannot be read: {error.strerror}") from error
         found |= {str(run): streams for run in runs if (streams := _logs(run))}
     return found
+
+
+def _near_misses(known: Knowledge, rules: Path) -> dict[str, dict[str, bytes]]:
+    """Return the logs in rules' `silent/` that count; which ones do is cached, because judging all of them takes long."""
+    tests = [
+        (f"{test.rule}/silent/{test.path.name}", test.path)
+        for test in tests_of(rules, known.rulebook.rules)
+        if not test.speaks
+    ]
+    every = {name: _logs(path) for name, path in tests}
+    cache = cache_dir() / f"clean-{_digest(known, every)}.bin"
+    names = read_cache(cache, list[str])
+    if names is None:
+        matcher = known.matcher()
+        names = [name for name, streams in every.items() if _is_clean(known, matcher, streams)]
+        write_cache(cache, names)
+    return {name: every[name] for name in names}
+
+
+def _is_clean(known: Knowledge, matcher: Matcher, streams: Mapping[str, bytes]) -> bool:
+    facts = Facts(evidence_of(known, matcher, streams))
+    return answered(find(known.rulebook, facts, History()).findings, facts)[0] in NOT_FAILED
+
+
+def _digest(known: Knowledge, logs: Mapping[str, Mapping[str, bytes]]) -> str:
+    """Return a digest of whatever decides which logs count: rules, code and texts."""
+    digest = hashlib.sha256(f"{known.rulebook.digest} {code_version()}".encode())
+    for name, streams in sorted(logs.items()):
+        for stream, text in sorted(streams.items()):
+            digest.update(f"\0{name}\0{stream}\0{len(text)}\0".encode("utf-8", "surrogateescape") + text)
+    return digest.hexdigest()[:32]
 
 
 def _logs(path: Path) -> dict[str, bytes]:

@@ -65,7 +65,8 @@ def loading(handle: str, subject: str) -> Json:
             f"Looking for a pattern that only {text_format.cut(subject, 200)} shows, and replaying it on past incidents…"
         ),
         note(
-            "This takes up to a minute. The form updates itself. You can close it: nothing is proposed until you submit."
+            "This usually takes 10 to 20 seconds, longer while the workers are busy. The form updates itself. You can close it: nothing is "
+            "proposed until you submit."
         ),
     ]
     return _with_external_id(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)

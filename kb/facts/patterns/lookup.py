@@ -36,6 +36,17 @@ class PatternLookup:
         self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, SeriesFinding], ...]] = {}
         self._signals: dict[int, Signal] = {}  # by the identity of the structure, which the facts hold
 
+    def is_silent(self, rule: Rule) -> bool:
+        """Whether no pattern of a rule can be found, as for most rules: no log has a line, an exception or a structure for one."""
+        return not any(self._may_be_found(rule, pattern) for pattern in rule.patterns)
+
+    def _may_be_found(self, rule: Rule, pattern: Pattern) -> bool:
+        if pattern.literal is not None or pattern.regex is not None:
+            return bool(self.facts.streams_hit(f"{rule.id}#{pattern.name}"))
+        if pattern.exception is not None:
+            return bool(self.facts.structures("exception"))
+        return pattern.structure is None or bool(self.facts.structures(pattern.structure.kind))
+
     def look_up(self, rule: Rule, pattern: Pattern) -> PatternResult:
         """Look up one pattern."""
         key = f"{rule.id}#{pattern.name}"

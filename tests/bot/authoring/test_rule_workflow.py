@@ -391,9 +391,12 @@ def test_a_new_rule_loads_and_its_logs_do_what_they_say(few_rules, tmp_path):
     assert (folder / "match/1.log").read_bytes().count(b"\n") == 3
     assert (folder / "silent/1.log").read_bytes().startswith(b"password=")
 
+    early = rules("test", "tape-arm-stuck", "--rules", few_rules)
+    assert early.stdout == "2 passed, 0 failed\n"
+    assert "tape-arm-stuck is tested as if active: its status is draft" in early.stderr
     edit(few_rules, "storage/tape-arm-stuck", "status: draft", "status: experimental")
     tried = rules("test", "tape-arm-stuck", "--rules", few_rules)
-    assert tried.stdout == "2 passed, 0 failed\n"
+    assert (tried.stdout, tried.stderr) == ("2 passed, 0 failed\n", "")
 
 
 def test_a_new_rule_of_which_little_is_known_says_so(few_rules):

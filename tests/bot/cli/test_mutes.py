@@ -25,7 +25,7 @@ def run(*words: str) -> str:
 def test_a_rule_is_muted_listed_and_posted_again() -> None:
     """Who did it stands in the list and in the audit log, as for a mute from Slack."""
     assert run("list") == "Nothing is muted.\n"
-    assert "rule nvidia-xid are off until" in run("add", "rule", "nvidia-xid", "--for", "7d", "--why", "soak test")
+    assert "rule nvidia-xid are off until" in run("add", "rule", "nvidia-xid", "--for", "7d", "--reason", "soak test")
     (mute,) = (json.loads(line) for line in run("list", "--json").splitlines())
     assert [mute[name] for name in ("id", "kind", "what", "channel", "by", "why")] == [
         1, "rule", "nvidia-xid", None, "ana", "soak test",

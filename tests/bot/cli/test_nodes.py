@@ -29,7 +29,7 @@ def run(*words: str | Path, which: object = nodes) -> str:
 
 def test_a_node_is_excluded_listed_and_lifted() -> None:
     """With the drain command, which Signalbox does not run."""
-    told = run("exclude", "gpu-017", "--why", "ECC twice", "--for", "7d")
+    told = run("exclude", "gpu-017", "--note", "ECC twice", "--for", "7d")
     assert told.startswith("gpu-017: excluded for the cluster on ")
     assert "$ scontrol update NodeName=gpu-017 State=DRAIN Reason='signalbox: ECC twice'" in told
     assert "    1  gpu-017  excluded for the cluster on" in run("excluded", "--commands", "--system", "kubernetes")

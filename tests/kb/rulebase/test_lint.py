@@ -261,6 +261,14 @@ def test_a_rule_of_a_site_needs_no_public_page_and_tests_are_advice() -> None:
     assert recommended(book(rule), given, Positions(), set()) == ()
 
 
+def test_a_draft_of_a_site_is_told_that_it_never_fires() -> None:
+    """Else its author waits for an answer that does not come."""
+    draft = dataclasses.replace(RULE, status="draft")
+
+    told = [fault.message for fault in recommended(book(draft), TESTS, Positions(), {draft.id})]
+    assert told == ["a draft rule never fires"]
+
+
 def test_an_active_rule_of_the_base_has_a_cause() -> None:
     """The scaffold's words are no cause; a draft may have them."""
     unwritten = dataclasses.replace(RULE, cause="Not known yet.")

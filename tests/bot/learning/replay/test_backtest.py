@@ -226,6 +226,18 @@ def test_clean_logs_are_those_in_which_nothing_failed(base, tmp_path):
         clean_logs(base.known, folder, [tmp_path / "none"])
 
 
+def test_which_near_misses_count_is_judged_once(base, tmp_path, monkeypatch):
+    """Judging all of them takes as long as the rest of a draft; a changed log or rule is judged again."""
+    monkeypatch.setattr("bot.learning.replay.clean_corpus.cache_dir", lambda: tmp_path / "cache")
+    found = clean_logs(base.known, tmp_path / "rules")
+    with monkeypatch.context() as patch:
+        patch.setattr("bot.learning.replay.clean_corpus._is_clean", None)  # whoever judges now fails
+        assert clean_logs(base.known, tmp_path / "rules") == found
+    rule = tmp_path / "rules" / "memory" / "cuda-out-of-memory"
+    (rule / "silent" / "config-dump.log").write_bytes((rule / "match" / "torch-1.log").read_bytes())
+    assert len(clean_logs(base.known, tmp_path / "rules")) < len(found)
+
+
 def test_what_has_hurt_enough_is_not_tried_further(base, database):
     """The rest is not judged, and the report says so; judging all can be requested."""
     for at in range(12):
