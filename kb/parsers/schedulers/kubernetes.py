@@ -99,8 +99,10 @@ def moment(*stamps: Any) -> float | None:
 
 
 def _class(reason: str, message: str, warning: bool) -> str:
-    if reason == "TaintManagerEviction" and "Cancelling" in message:
+    if reason in {"TaintManagerEviction", "DeviceTaintManagerEviction"} and "Cancelling" in message:
         return "lifecycle"
+    if reason == "ScaleDown" and message.startswith("deleting pod"):
+        return "eviction"  # the Cluster Autoscaler removes the node of the pod
     if reason in {"BackOff", "Failed"} and re.search(r"(?i)pull|\bimage", message[:200]):
         return "image_pull"
     if reason == "TerminationByKubelet" or (reason == "KubeletNotReady" and "shutting down" in message):
@@ -148,6 +150,8 @@ def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     node = name if what == "Node" else host
     who = Resource(node=node or None, container=_container(about.get("fieldPath")))
     kind = _class(reason, message, fields["type"] == "Warning")
+    if what == "NodeClaim":
+        kind = "lifecycle"  # Karpenter says the same of the node itself
     if kind == "eviction":
         fields |= _short_of(message)
     elif kind == "node_problem":

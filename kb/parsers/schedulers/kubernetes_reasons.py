@@ -3,7 +3,9 @@
 Compared on 2026-11-29 with stored versions of the sources, some of which precede the newest release: reasons of the kubelet's events (pkg/kubelet/events/event.go),
 of refused pods (pkg/kubelet/lifecycle/predicate.go), of waiting containers (pkg/kubelet/images/types.go and
 pkg/kubelet/container/sync_result.go), of disrupted pods and failed Jobs (api/core/v1 and
-api/batch/v1), and of Volcano's events (pkg/controllers/job of 2026-08-20). Values only.
+api/batch/v1), and of Volcano's events (pkg/controllers/job of 2026-08-20). Compared on 2026-11-30: events of
+node-problem-detector (config of 2026-08-22), of the taints of devices (pkg/controller/devicetainteviction), of Karpenter,
+of the Cluster Autoscaler and of AKS's scheduled events of a machine (a freeze passes). Values only.
 """
 
 from __future__ import annotations
@@ -23,9 +25,26 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "DeletionByTaintManager",
         "DeletionByPodGC",
         "DeletionByDeviceTaintManager",
+        "DeviceTaintManagerEviction",
         "Evict",
+        # Karpenter or the cloud takes the node away
+        "DisruptionTerminating",
+        "InstanceStopping",
+        "InstanceTerminating",
+        "RebootScheduled",  # AKS
+        "RedeployScheduled",
+        "TerminateScheduled",
     ),
-    "preemption": ("Preempted", "Preempting", "PreemptionByScheduler", "PreemptContainer", "PreemptionByKubeScheduler"),
+    "preemption": (
+        "Preempted",
+        "Preempting",
+        "PreemptionByScheduler",
+        "PreemptContainer",
+        "PreemptionByKubeScheduler",
+        "PreemptScheduled",  # AKS
+        "SpotInterrupted",  # Karpenter
+        "TerminatingOnInterruption",
+    ),
     "node_failure": (
         "NodeNotReady",
         "NodeLost",
@@ -51,7 +70,11 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "IOError",
         "Ext4Error",
         "FilesystemIsReadOnly",
+        "XfsHasShutdown",
         "MemoryReadError",
+        "CperHardwareErrorCorrected",
+        "CperHardwareErrorRecoverable",
+        "CperHardwareErrorFatal",
         "DockerHung",
     ),
     "cordoned": ("NodeNotSchedulable",),

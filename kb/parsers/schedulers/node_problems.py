@@ -1,4 +1,8 @@
-"""What the problem of a node is about, from the name and message of its condition, event or taint."""
+"""What the problem of a node is about, from the name and message of its condition, event or taint.
+
+Compared on 2026-11-30 with the conditions of node-problem-detector (config of 2026-08-22), of the node monitoring agent of
+EKS (docs/node-health-issues.adoc of 2026-08-18) and of AKS (the page on its node problem detector).
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,22 @@ _PROBLEMS: Final = (  # subject of a node's condition or reason; the first match
         re.compile(r"(?i)(?<!un)corrected|(?<!un)correctable|\bCE memory|\bMemoryReadError\b|ext4.{0,4}warning"),
     ),  # nothing is lost
     ("xid", re.compile(r"(?i)xid")),
-    ("gpu_lost", re.compile(r"(?i)gpu.{0,3}(?:missing|lost|count)|fall?en off the bus")),
-    ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?manager")),
-    ("gpu_memory", re.compile(r"(?i)(?:gpu|dcgm|nvidia|dbe).{0,20}(?:ecc|remap|retire)|double.?bit|DBE\b")),
+    # services that watch or offer the devices; DCGMError of EKS is a lost connection to the host engine
+    ("agent", re.compile(r"(?i)device.?plugin|dcgm.{0,3}(?:service|host|engine)|\bDCGMError\b")),
+    ("throttled", re.compile(r"(?i)throttl|thermal")),
+    ("gpu_lost", re.compile(r"(?i)(?:gpu|device).{0,3}(?:missing|lost|count)|fall?en off the bus")),
+    ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?(?:manager|error)")),
+    (
+        "gpu_memory",
+        re.compile(
+            r"(?i)(?:gpu|dcgm|nvidia|dbe).{0,20}(?:ecc|remap|retire)|double.?bit|DBE\b|(?:hbm|sram|nc)uncorrect"
+        ),
+    ),
     ("gpu", re.compile(r"(?i)gpu|nvidia|dcgm|accelerat")),
     ("rdma", re.compile(r"\bIB|(?i:infiniband|rdma|roce|mlx5)")),
     ("disk", re.compile(r"(?i)read-?only|ext4|xfs|bad.?block|ioerror|filesystem|nvme|storage")),
     ("hardware", re.compile(r"(?i)mce|memory.?(?:read)?.?error|\becc|hardware|cper")),
+    ("pids", re.compile(r"(?i)out.?of.?pids")),
     ("agent", re.compile(r"(?i)frequent\w{0,20}restart|runtime|kubelet")),
     ("kernel", re.compile(r"(?i)kernel|deadlock|hung|lockup|oops")),
 )

@@ -56,6 +56,14 @@ def pod(*statuses, **status):
         ("Evicted", "The node was low on resource: ephemeral-storage.", "eviction"),
         ("TaintManagerEviction", "Marking for deletion Pod ml/train-worker-3", "eviction"),
         ("TaintManagerEviction", "Cancelling deletion of Pod ml/train-worker-3", "lifecycle"),
+        ("DeviceTaintManagerEviction", "Marking for deletion", "eviction"),
+        ("DeviceTaintManagerEviction", "Cancelling deletion", "lifecycle"),
+        ("ScaleDown", "deleting pod for node scale down", "eviction"),
+        ("ScaleDown", "node removed by cluster autoscaler", "warning"),
+        ("SpotInterrupted", "Spot interruption warning was triggered", "preemption"),
+        ("DisruptionTerminating", "Disrupting Node: Drifted", "eviction"),
+        ("PreemptScheduled", "Preempt Scheduled: Mon, 02 Mar 2026", "preemption"),
+        ("FreezeScheduled", "Freeze Scheduled: Mon, 02 Mar 2026", "warning"),
         ("Preempted", "Preempted by pod 8f on node node-17", "preemption"),
         ("NodeNotReady", "Node is not ready", "node_failure"),
         ("FailedScheduling", "0/40 nodes are available: 40 Insufficient nvidia.com/gpu.", "not_scheduled"),
@@ -87,6 +95,13 @@ def test_reasons(reason, message, kind):
     """A reason's word gives the kind; the message resolves words with two meanings."""
     (one,) = events_of(event(reason, message))
     assert (one.kind, one.reason, one.message) == (kind, reason, message)
+
+
+def test_what_is_said_of_a_claim_of_a_node_counts_once():
+    """Karpenter tells of the node and of its claim; only the node is one of the job."""
+    claim = {"involvedObject": {"kind": "NodeClaim", "name": "pool-x7"}, "reason": "SpotInterrupted", "type": "Warning"}
+    (one,) = events_of(claim)
+    assert one.kind == "lifecycle"
 
 
 def test_an_event_of_the_old_form():
@@ -378,6 +393,15 @@ def test_fields_of_wrong_types_do_no_harm():
         ("Memory", "True", "CperHardwareErrorCorrected", "event severity: corrected", {"problem": "corrected"}),
         ("Memory", "True", "DimmErrors", "3 uncorrected errors of a DIMM: memory error", {"problem": "hardware"}),
         ("XidError", "True", "XidError", "an error of a GPU", {"problem": "gpu"}),
+        ("AcceleratedHardwareReady", "False", "DCGMError", "no connection", {"problem": "agent"}),
+        ("AcceleratedHardwareReady", "False", "DCGMHealthCode40", "failed", {"problem": "gpu"}),
+        ("AcceleratedHardwareReady", "False", "NvidiaDeviceCountMismatch", "7 of 8", {"problem": "gpu_lost"}),
+        ("AcceleratedHardwareReady", "False", "NvidiaFabricError", "not trained", {"problem": "nvlink"}),
+        ("AcceleratedHardwareReady", "False", "NeuronHBMUncorrectableError", "", {"problem": "gpu_memory"}),
+        ("UnhealthyNvidiaDevicePlugin", "True", "UnhealthyNvidiaDevicePlugin", "", {"problem": "agent"}),
+        ("GPUClockThrottling", "True", "GPUClockThrottling", "slowed", {"problem": "throttled"}),
+        ("KernelReady", "False", "ForkFailedOutOfPIDs", "fork failed", {"problem": "pids"}),
+        ("VMEventScheduled", "True", "VMEventScheduled", "Freeze Scheduled", {"problem": "other"}),
         ("Odd", "True", "Odd", "what is this", {"problem": "other"}),
         ("AcceleratedHardwareReady", "True", "Fine", "all is well", None),
         ("GpusHealthy", "True", "Checked", "8 of 8", None),
