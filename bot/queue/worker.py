@@ -19,13 +19,11 @@ from datetime import UTC, datetime
 from bot.queue.tasks import InTransaction, QueuedTask, TaskQueue
 from bot.runtime import logging as runtime_logging
 from bot.runtime import metrics
-from bot.store.change_watch import ChangeWatch
-from bot.store.database import StoreError
+from bot.store.change_watch import poll
 from kb.errors import SignalboxError
 
 BEAT = 2.0  # seconds between heartbeats; people learn of a silent worker within ten
 IDLE = 1.0  # seconds between polls of an empty queue
-PAUSE = 30.0  # maximum seconds between retries while the store is unavailable
 _log = logging.getLogger(__name__)
 
 
@@ -52,18 +50,8 @@ def run(url: str, does: Mapping[str, TaskHandler], stop: Callable[[], bool], *, 
     """Run tasks until stopped. `does`: the handler of each kind of task."""
     name = worker_name(os.getpid())
     with TaskQueue(url) as worklist:
-        pause, watch, busy = idle, ChangeWatch(worklist.database), False
-        try:
-            while not stop():
-                try:
-                    busy, pause = (busy or watch.due()) and step(worklist, does, name), idle
-                except StoreError as error:  # a started task is retried after a minute without heartbeats
-                    _log.warning("cannot read the task queue: %s", error)
-                    busy, pause = False, min(pause * 2, PAUSE)
-                if not busy:
-                    time.sleep(pause)
-        finally:
-            watch.close()
+        # a task that had begun when the store failed is tried again after a minute without heartbeats
+        poll(worklist.database, lambda: step(worklist, does, name), stop, idle=idle, what="read the task queue")
 
 
 def step(worklist: TaskQueue, does: Mapping[str, TaskHandler], name: str) -> bool:

@@ -5,19 +5,22 @@ SQLite counts the commits to a file, which costs some microseconds to read; a lo
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from bot.store.database import Database
+from bot.store.database import Database, StoreError
 
 BUSY = 1.5  # seconds after a change in which each poll looks
 ACTIVE = 12.0  # seconds after a change in which there is a look a second: longer than a silent worker's heartbeat is waited for
 SOON = 1.0
 LULL = 10.0  # seconds between looks where nothing changes: longer retries, leases of the dead
 UNSEEN = 0.5  # the same where changes cannot be seen, on PostgreSQL
+LONGEST = 30.0  # maximum seconds between polls while the store is unavailable
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -64,3 +67,22 @@ class ChangeWatch:
             return None
         before, self._version = self._version, version
         return version != before
+
+
+def poll(database: Database, look: Callable[[], bool], stop: Callable[[], bool], *, idle: float, what: str) -> None:
+    """Call `look` until stopped: at once while it returns True, else when the store may hold something new.
+
+    `idle`: seconds between polls, doubled up to LONGEST while the store is unavailable. `what`: what is not done then, for the log.
+    """
+    pause, watch, busy = idle, ChangeWatch(database), False
+    try:
+        while not stop():
+            try:
+                busy, pause = (busy or watch.due()) and look(), idle
+            except StoreError as error:
+                _log.warning("cannot %s: %s", what, error)
+                busy, pause = False, min(pause * 2, LONGEST)
+            if not busy:
+                time.sleep(pause)
+    finally:
+        watch.close()

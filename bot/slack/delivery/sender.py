@@ -35,7 +35,7 @@ from bot.slack.delivery.attachments import Attachment, attachments
 from bot.slack.delivery.compose import WHOLE_AT_ONCE, Composer
 from bot.slack.delivery.masked_client import masked_texts
 from bot.slack.messages.home import home, no_home
-from bot.store.change_watch import ChangeWatch
+from bot.store.change_watch import poll
 from bot.store.database import StoreError
 from bot.store.states import OutboxState, PostingState
 from bot.store.visibility import Viewer
@@ -91,19 +91,7 @@ class Sender:
             beside.join(TIMEOUT)
 
     def _repeat(self, send: Callable[[], bool], stop: Callable[[], bool]) -> None:
-        pause, watch, busy = IDLE, ChangeWatch(self.ledger.database), False
-        try:
-            while not stop():
-                try:
-                    busy = (busy or watch.due()) and send()
-                    pause = IDLE
-                except StoreError as error:
-                    _log.warning("cannot send messages: %s", error)
-                    busy, pause = False, min(pause * 2, 30.0)
-                if not busy:
-                    time.sleep(pause)
-        finally:
-            watch.close()
+        poll(self.ledger.database, send, stop, idle=IDLE, what="send messages")
 
     def step(self) -> bool:
         """Send one message and one outbox item of any kind. Return whether there was anything to send."""
