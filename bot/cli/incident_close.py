@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -124,10 +124,19 @@ def _similar(cause: str, faults: Mapping[str, FaultClass]) -> str:
     found = list(dict.fromkeys((*classes_like(words, faults), *classes_with(words, faults))))
     found = found or [item for word in words if len(word) >= _TELLING for item in classes_with((word,), faults)]
     if found:
-        named = [f"{item.id} ({item.title.partition(':')[0]})" for item in found]
-        return f"did you mean {few(named, ' or ', limit=_SIMILAR)}? All classes: signalbox rules faults"
+        return f"did you mean {_named(found)}? All classes: signalbox rules faults"
     near = nearest(cause, faults)
+    short = (
+        [] if near else [item for word in words if len(word) == _TELLING - 1 for item in classes_with((word,), faults)]
+    )
+    if short:
+        return f"did you mean {_named(short)}? All classes: signalbox rules faults"
     return f"{near} All classes: signalbox rules faults" if near else "for all classes: signalbox rules faults"
+
+
+def _named(found: Iterable[FaultClass]) -> str:
+    named = [f"{item.id} ({item.title.partition(':')[0]})" for item in dict.fromkeys(found)]
+    return few(named, " or ", limit=_SIMILAR)
 
 
 def login() -> str:

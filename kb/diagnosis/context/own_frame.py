@@ -42,6 +42,7 @@ _NO_MODULE = lazy_compile(r"No module named ['\"]?(\w{1,80})")
 _DEEP = 4  # frames of other libraries below, from which on the run's own line does not show what failed
 _NEAR = 400  # bytes between two exceptions of a chain
 _SHOWN = 3  # parts of a path that are shown
+_WHOLE = 60  # characters of a path of the program that is shown whole, so that it can be pasted
 _INSTALLED = lazy_compile(r".*(?:site|dist)-packages[/\\](.+)")
 _LONGER = range(_SHOWN, _SHOWN + 2)  # separators in the path of a package's file that would lose the package
 
@@ -195,7 +196,7 @@ def _source_of(frame: re.Match[str], exception: Structure) -> str:
 
 
 def shown_frame(frame: str) -> str:
-    """Return a frame `file:line in function` with the last parts of its path; empty if it is none."""
+    """Return a frame `file:line in function`, of a long path or one of a library only the last parts; empty if it is none."""
     found = _FRAME.fullmatch(frame)
     return "" if found is None else _shown(found)
 
@@ -204,5 +205,9 @@ def _shown(frame: re.Match[str]) -> str:
     between = "/" if "/" in frame["file"] else "\\"  # the latter on Windows
     package = _INSTALLED.search(frame["file"])
     whole = package is not None and package[1].count(between) in _LONGER
-    file = package[1] if package is not None and whole else between.join(frame["file"].split(between)[-_SHOWN:])
+    file = frame["file"]
+    if package is not None and whole:
+        file = package[1]
+    elif package is not None or len(file) > _WHOLE:
+        file = between.join(file.split(between)[-_SHOWN:])
     return file if frame["function"] in (None, "<module>") else f"{file} in {frame['function']}"

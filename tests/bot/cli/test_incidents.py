@@ -381,6 +381,7 @@ def test_the_nodes_that_people_named_are_those_of_the_incident():
         ("host memory", "did you mean host_oom (Host memory exhausted) or memory_leak (Memory leak)?"),
         ("Host-Memory", "did you mean host_oom (Host memory exhausted) or memory_leak (Memory leak)?"),
         ("host_omo", "did you mean 'host_oom'?"),
+        ("cuda_leak", "or memory_leak (Memory leak)?"),
         ("shapes", "did you mean shape_or_dtype ("),
         ("out_of_memory", "host_oom (Host memory exhausted)"),
         ("xylophone", "signalbox rules faults"),

@@ -133,7 +133,7 @@ def test_a_late_error_of_a_device_has_no_certain_place(base: tuple[Knowledge, Ma
         base, train="CUDA_LAUNCH_BLOCKING=1\n" + traceback(MAIN, ("/srv/fit/model.py", 9, "forward"), error=error)
     )
 
-    assert "was reported at srv/fit/model.py:9 in forward; an earlier call" in late.diagnoses[0].summary
+    assert "was reported at /srv/fit/model.py:9 in forward; an earlier call" in late.diagnoses[0].summary
     assert "The code was at" in serial.diagnoses[0].summary
 
 
@@ -154,7 +154,7 @@ def test_a_crash_is_looked_into_by_what_the_log_holds(base: tuple[Knowledge, Mat
     assert "run under a debugger" not in debugger
     assert "A core file was written" in dumped
     assert "grep" not in dumped
-    assert "a native call from srv/fit/data.py:74 in func" in handler
+    assert "a native call from /srv/fit/data.py:74 in func" in handler
     assert "grep" not in handler
 
 

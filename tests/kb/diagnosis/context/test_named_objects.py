@@ -47,9 +47,9 @@ def test_a_failed_download_names_the_code_and_the_package_that_it_calls(base: tu
     deep = (f"{SITE}/genome/{part}.py:9:{part}" for part in ("client", "pages", "cache", "wire"))
     far = summary(base, train=_raised(*outer, *deep) + BROKEN)
 
-    assert asked.endswith("The code was at srv/fit/genes.py:40 in annotate, calling genome: `call()`.")
+    assert asked.endswith("The code was at /srv/fit/genes.py:40 in annotate, calling genome: `call()`.")
     assert far.endswith("The code was at site-packages/genome/wire.py:9 in wire.")
-    assert plain.endswith("The code was at srv/fit/genes.py:40 in annotate: `call()`.")
+    assert plain.endswith("The code was at /srv/fit/genes.py:40 in annotate: `call()`.")
 
 
 def test_ranks_that_fail_in_different_places_name_none(base: tuple[Knowledge, Matcher]) -> None:

@@ -20,12 +20,12 @@ def place(*frames: str) -> str:
     ("below", "expected"),
     [
         # the run's own line called what failed, through PyTorch's own frames or few of another library
-        ([], "srv/lm/tune.py:88 in main"),
-        ([f"{SITE}/torch/nn/functional.py:2551 in embedding"], "srv/lm/tune.py:88 in main"),
-        ([f"{SITE}/hub/files.py:12 in open_file", f"{SITE}/hub/net.py:9 in get"], "srv/lm/tune.py:88 in main"),
+        ([], "/srv/lm/tune.py:88 in main"),
+        ([f"{SITE}/torch/nn/functional.py:2551 in embedding"], "/srv/lm/tune.py:88 in main"),
+        ([f"{SITE}/hub/files.py:12 in open_file", f"{SITE}/hub/net.py:9 in get"], "/srv/lm/tune.py:88 in main"),
         (
             [f"{SITE}/requests/{name}.py:5 in {name}" for name in ("api", "sessions", "adapters", "models")],
-            "srv/lm/tune.py:88 in main",
+            "/srv/lm/tune.py:88 in main",
         ),
         # it started a loop, or what failed is far below
         (
@@ -42,10 +42,10 @@ def place(*frames: str) -> str:
         ),
         ([f"{SITE}/sets/{name}.py:5 in step_{name}" for name in "abcd"], "sets/d.py:5 in step_d"),
         # of a loop that calls the run's own code again, that code is the place
-        ([f"{SITE}/trainers/base.py:40 in fit", "/srv/lm/loss.py:3 in contrast"], "srv/lm/loss.py:3 in contrast"),
+        ([f"{SITE}/trainers/base.py:40 in fit", "/srv/lm/loss.py:3 in contrast"], "/srv/lm/loss.py:3 in contrast"),
         # nothing but frameworks below
-        ([f"{SITE}/torch/optim/sgd.py:40 in train"], "srv/lm/tune.py:88 in main"),
-        (["/usr/lib64/python3.9/subprocess.py:373 in check_call"], "srv/lm/tune.py:88 in main"),
+        ([f"{SITE}/torch/optim/sgd.py:40 in train"], "/srv/lm/tune.py:88 in main"),
+        (["/usr/lib64/python3.9/subprocess.py:373 in check_call"], "/srv/lm/tune.py:88 in main"),
     ],
 )
 def test_the_place_is_near_what_failed(below: list[str], expected: str) -> None:
@@ -88,11 +88,11 @@ def test_a_generated_file_is_no_place_in_the_code(file: str) -> None:
     """Nobody can fix it; the run's own line called the compiled function."""
     assert (
         place(OWN, f"{SITE}/torch/_inductor/output_code.py:404 in __call__", f"/{file}:160 in call")
-        == "srv/lm/tune.py:88 in main"
+        == "/srv/lm/tune.py:88 in main"
     )
 
 
 @pytest.mark.parametrize("file", ["frames/_libs/table.pxi", "frames/_libs/index.pyx", "stringsource"])
 def test_the_source_of_a_compiled_library_is_no_place_in_the_runs_code(file: str) -> None:
     """Its path is relative, without the folder of the packages."""
-    assert place(OWN, f"{SITE}/frames/core.py:9 in get", f"{file}:26 in frames.lookup") == "srv/lm/tune.py:88 in main"
+    assert place(OWN, f"{SITE}/frames/core.py:9 in get", f"{file}:26 in frames.lookup") == "/srv/lm/tune.py:88 in main"
