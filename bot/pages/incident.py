@@ -18,6 +18,7 @@ from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
 from bot.policy.console_links import ConsoleLink
 from bot.render import decisions, phrases, text_format
+from bot.render.commands import host_of
 from bot.render.headline import Tone, at_fault, explanation, headline, key_lines, tone
 from bot.render.pictures import curves_svg, heat_svg, timeline_svg
 from bot.render.pictures.timeline_words import alt_text
@@ -141,6 +142,8 @@ def incident_page(
     leads = confirmed is not None or not other  # whether the answer has anything on the cause that the page leads with
     gaps = decisions.missing_evidence(report)
     head, rest = _headed(report)
+    step = next((step for item in shown.diagnoses[:1] for step in item.remediation[:1]), None) if leads else None
+    quoted = [item for one in first[:1] for item in one.evidence[:MOST_EVIDENCE]]
     return render(
         "incident.html",
         title=f"{job}: {closed.headline if closed is not None and other else headline(report)}"[:160],
@@ -150,7 +153,9 @@ def incident_page(
         what=(explanation(shown) or rest) if leads else "",
         at_fault=at_fault(shown) if leads else [],
         key=key_lines(shown) if leads else [],
-        step=next((step for item in shown.diagnoses[:1] for step in item.remediation[:1]), None) if leads else None,
+        step=step,
+        host=host_of(step, shown.diagnoses[0]) if step is not None else "",
+        host_of=host_of,
         job=job,
         report=report,
         about=about,
@@ -173,6 +178,7 @@ def incident_page(
             (event, _EvidenceRow(event.evidence, _around(event.evidence, kept)) if event.evidence else None)
             for event in report.indicators.events
         ),
+        above={(item.source, item.offset) for item in quoted if item.offset is not None},
         branches=tuple(_branches(report)),
         more_branches=max(0, len(report.hang.stacks) - MOST_BRANCHES),
         stood=sum(stack.ranks for stack in report.hang.stacks if stack.depth == 0),

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from bot.render import decisions, phrases, text_format
+from bot.render.commands import command_lines
 from bot.render.html_tables import stacked
 from bot.render.text_format import shown
 from bot.render.theme import page_style
@@ -42,6 +43,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "clock": text_format.clock,
+        "commands": lambda text: tuple(command_lines(text, LONGEST)),
         "lines": lines,
         "many": text_format.many,
         "ours": ours,

@@ -14,7 +14,7 @@ from bot.pages import templates
 from bot.pages.incident import IncidentStatus, incident_page, words_of
 from bot.pages.templates import lines, policy, style, web
 from bot.render.report_json import dumps, from_json
-from kb.report import Hang, StackBranch, Suspect
+from kb.report import Diagnosis, Hang, StackBranch, Suspect
 from tests.support import hostile_reports
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
 from tests.support.common.hostile_page import hostile_report
@@ -241,3 +241,33 @@ def test_a_confirmed_cause_is_not_written_twice():
 
     assert "Confirmed by ana" in above
     assert "Closed as" not in above
+
+
+def test_commands_stand_one_below_the_other_with_the_host_that_they_are_for():
+    """As in the terminal, whose prompt names the host; a command that reads files of anywhere names none."""
+    first = FALLEN_GPU.diagnoses[0]
+    local, anywhere = "dmesg -T | tail; nvidia-smi -q", "grep -n Xid logs/a.log"
+    steps = tuple(replace(first.remediation[0], command=command) for command in (local, anywhere))
+    page = incident_page(replace(FALLEN_GPU, diagnoses=(replace(first, remediation=steps),)))
+
+    assert (
+        page.count("<code>dmesg -T | tail</code>\n<code>nvidia-smi -q</code>") == 2
+    )  # in the head, and among the steps
+    assert page.count("On gpu-017:") == 2
+    assert page.count("Copy the commands") == 2
+
+
+def test_a_line_that_is_quoted_as_evidence_is_not_quoted_again_as_what_stands_out():
+    """Its place is enough: the same lines twice hide what else there is to read."""
+    event = UNKNOWN.indicators.events[0]
+    assert event.evidence is not None
+    line = replace(event.evidence, offset=17, text="the shelf is unwell")
+    found = Diagnosis(1, "unknown", "", 0, "t", "s", 0.5, "possible", "root_cause", evidence=(line,))
+    again = replace(UNKNOWN.indicators, events=(replace(event, evidence=line),))
+
+    once = incident_page(replace(UNKNOWN, diagnoses=(found,), indicators=again))
+    assert once.count("<mark>the shelf is unwell</mark>") == 1
+    assert "quoted above" in once
+    alone = incident_page(replace(UNKNOWN, diagnoses=(), indicators=again))
+    assert "<mark>the shelf is unwell</mark>" in alone
+    assert "quoted above" not in alone
