@@ -28,10 +28,10 @@ demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 test: $(DEV)  ## set up, and run all checks and the quick tests
 	@$(MAKE) --no-print-directory -j2 --keep-going unit checks
 
-test-all: $(DEV)  ## the same with the slow tests: before a release
-	@$(MAKE) --no-print-directory -j2 --keep-going unit checks TESTS=
+test-all: $(DEV)  ## the same with the slow tests and the documentation site: before a release
+	@$(MAKE) --no-print-directory -j2 --keep-going unit checks docs TESTS=
 
-check: lint types architecture rules docs
+check: lint types architecture rules
 
 checks: $(DEV)  ## check beside the tests: its output is shown at once, at its end
 	@shown=$$($(MAKE) --no-print-directory check 2>&1); status=$$?; echo "$$shown"; exit $$status

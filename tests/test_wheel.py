@@ -47,6 +47,7 @@ def test_nothing_is_left_out(wheel):
     assert not [name for name in inside if name.startswith(("tests/", "bench/", "rules/"))]
 
 
+@pytest.mark.slow  # test_nothing_is_left_out
 def test_the_demo_works_from_the_wheel(wheel, tmp_path):
     """Unpacked on PYTHONPATH, far from the checkout, it diagnoses its own bundle with its own rules."""
     site = tmp_path / "site"

@@ -109,6 +109,7 @@ def test_slots_are_filled() -> None:
     assert template.fill(NOON, 40, 11) == b"2025-04-09 12:01:00 42 11 gpu-a001"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("voice", buried_text.VOICES, ids=lambda voice: voice.name)
 def test_iterations_stand_only_where_asked(voice: buried_text.Voice, monkeypatch: pytest.MonkeyPatch) -> None:
     """A framework's iteration line is one that the product reads, and quiet ranks have none in either phase."""
@@ -121,6 +122,7 @@ def test_iterations_stand_only_where_asked(voice: buried_text.Voice, monkeypatch
         assert not iterations(make(voice, phase, iterations=False, variant=0).fill(NOON, 1))
 
 
+@pytest.mark.slow  # test_iterations_stand_only_where_asked
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     """Two writings of one job are equal; another seed gives another job."""
     first = written(job(), tmp_path / "a")

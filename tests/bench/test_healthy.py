@@ -72,6 +72,7 @@ def test_noises_have_names_of_their_own_and_known_places():
     assert {noise.where for noise in NOISES} == {"start", "middle", "any", "end"}
 
 
+@pytest.mark.slow  # test_the_same_seed_and_number_give_the_same_log
 def test_logs_are_written_as_a_file_or_a_folder(made, tmp_path):
     """A log of one file is a file, one of several a folder of them."""
     single = next(item for item in made if list(item.files) == ["train.log"])

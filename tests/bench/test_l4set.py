@@ -63,6 +63,7 @@ def test_the_sources_are_those_that_the_hash_tells():
     assert HASH.read_text("utf-8").strip() == source_hash()
 
 
+@pytest.mark.slow  # test_true_lines_exist_in_the_logs_that_a_reader_gets
 def test_the_same_seed_gives_the_same_bytes(built, tmp_path):
     """A second build has each byte of the first, the truth included; another seed has others."""
     out, truth = built

@@ -19,6 +19,7 @@ def _note(rank, time, step=7):
     return {"rank": rank, "time": time, "step": step, "place": "forward", "call": "own:raise"}
 
 
+@pytest.mark.quick("l4", "dev_failures", "fresh_healthy")
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_every_plan_can_be_read_and_labels_with_known_faults(path):
     """Labels and accepted classes are ids of the vocabulary."""

@@ -197,8 +197,17 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """A real Chromium for the tests of one module."""
+@pytest.fixture(scope="session")
+def one_chromium(tmp_path_factory):
+    """A real Chromium, whose start takes seconds."""
     with chromium(tmp_path_factory.mktemp("chromium")) as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def browser(one_chromium):
+    """The Chromium for the tests of one module, left as it was started."""
+    yield one_chromium
+    one_chromium.get("about:blank")
+    one_chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    one_chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})

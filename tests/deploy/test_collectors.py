@@ -264,6 +264,7 @@ def test_a_queue_that_is_full_stops_the_reading_and_drops_no_line(sink, tmp_path
     assert received(sink) == written(1500)
 
 
+@pytest.mark.slow  # test_an_outage_with_a_restart_and_a_crash_loses_and_doubles_no_line
 @needs_rsyslog
 def test_files_that_are_read_again_bring_back_what_was_lost_and_double_nothing(sink, tmp_path):
     """What a proxy's 503 and a kill with a full queue cost comes back when the files are read from their beginning."""

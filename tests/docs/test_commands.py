@@ -182,6 +182,7 @@ def place(signalbox) -> Place:
     return Place(signalbox, signalbox.cwd)
 
 
+@pytest.mark.quick("five-minutes", "diagnose.md", "incidents.md")
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_a_block_runs(place, block):
     """Each line that is not listed succeeds."""

@@ -218,6 +218,7 @@ def test_the_number_of_an_error_counts_whatever_the_language(
     assert found == {said: [fault] for said in texts}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "error", [next(iter(ERRORS)), "OSError: [Errno 28] No space left on device: '/ckpt/step_100.pt'"]
 )

@@ -98,6 +98,7 @@ def test_a_locked_rule_cannot_be_removed(few_rules):
     assert rules("lock", "--rules", few_rules).stdout == "disk-full: changed, now version 2\n"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"disk-full": 3}', '{"x": {"version": 0, "sha256": "00"}}', "<<<<<<<"]
 )

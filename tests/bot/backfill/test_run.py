@@ -111,6 +111,7 @@ def test_kept_they_are_marked_and_reported_to_nobody(known, site: Path, url: str
             assert [session.exec(select(table)).all() for table in (PostingRow, OutboxRow)] == [[], []]
 
 
+@pytest.mark.slow  # test_killed_it_goes_on_where_it_was
 def test_stopped_it_goes_on_where_it_was(known, site: Path) -> None:
     """Noted jobs are not diagnosed again, a line cut by a kill is, and the figures equal those of a single run."""
     config, notes = read(site), site.parent / "notes.jsonl"

@@ -70,6 +70,7 @@ def test_a_cluster_that_does_not_answer_is_reported(signalbox, bundle):
     assert f"Ray cannot be started or reached at {address} (RAY_ADDRESS)" in ran.err
 
 
+@pytest.mark.slow  # diagnosis/test_comparison.py
 def test_a_person_sees_how_much_was_compared(signalbox, bundle):
     """The progress line shows the bytes that are read once, for rules and comparison, and is removed at the end."""
     terminal, behind = os.openpty()

@@ -134,6 +134,7 @@ def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
     assert signalbox("diagnose", "--each", folder, "--fail-on", "fault").status == 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.usefixtures("known")
 @pytest.mark.parametrize("terminal", [True, False])
 def test_each_bundle_gets_its_cause_and_the_decision(tmp_path, cache, monkeypatch, capsys, terminal):
@@ -148,6 +149,7 @@ def test_each_bundle_gets_its_cause_and_the_decision(tmp_path, cache, monkeypatc
     assert second.startswith("    Find the cause before you restart")
 
 
+@pytest.mark.slow  # test_the_same_logs_are_one_failure_however_often_they_are_diagnosed
 @pytest.mark.usefixtures("known")
 def test_each_bundle_is_stored_if_asked(tmp_path, cache, monkeypatch, capsys):
     """As one diagnosis after the other would; the list names the folder where the job has no name, not the path."""
@@ -396,6 +398,7 @@ def test_control_characters_in_names_do_not_reach_the_terminal(signalbox, logs):
     assert alone.err.count("\n") == 1
 
 
+@pytest.mark.slow  # connectors/bundles/test_streams.py
 def test_a_bomb_is_read_to_a_bound(signalbox, logs):
     """320 MB packed into 320 KB: the report says where reading stopped, here at 96 MB, in less memory than that."""
     (logs / "rank-8.log.gz").write_bytes(gzip.compress(bytes(16 << 20)) * 20)

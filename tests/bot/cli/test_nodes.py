@@ -86,6 +86,7 @@ def test_lemons_come_with_their_definition() -> None:
     }
 
 
+@pytest.mark.slow  # test_lemons_come_with_their_definition
 def test_a_node_of_many_failed_jobs_is_a_lemon() -> None:
     """As made-up incidents have them."""
     run("demo", "--fill", "--days", "60", which=app)

@@ -29,6 +29,7 @@ def test_subfolders_are_bundles_by_name(tmp_path):
         bundles(tmp_path / "c")
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("workers", [1, 2, 9])
 def test_reports_come_in_the_order_asked_for(known, workers):
     """Each is what the bundle alone gives, whoever is ready first."""

@@ -11,6 +11,7 @@ from kb.learning.cases import Observation
 from tests.support.paths import BUNDLES
 
 
+@pytest.mark.quick("lab-slow-rank", "lab-nan")
 @pytest.mark.parametrize(
     ("bundle", "expected"),
     [

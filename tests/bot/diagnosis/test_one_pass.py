@@ -49,6 +49,7 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "SHARD", 100_003)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.usefixtures("small")
 def test_one_pass_gives_what_two_give(known, streams, workers):
@@ -65,6 +66,7 @@ def test_one_pass_gives_what_two_give(known, streams, workers):
     assert sum(told) == sum(ref.size or 0 for ref in streams)
 
 
+@pytest.mark.slow  # test_one_pass_gives_what_two_give
 def test_lines_that_all_differ_are_mined_alone(known, tmp_path, monkeypatch):
     """A stream that exhausts its budget is read again, with nothing learned from others: the same table."""
     for name, size in {"LOOKS": 900, "FEWEST_LOOKS": 300, "LEARNED": 150, "STRANGE": 100}.items():
@@ -77,6 +79,7 @@ def test_lines_that_all_differ_are_mined_alone(known, tmp_path, monkeypatch):
     assert both.tables(refs, year=None) == tables(refs, workers=1)
 
 
+@pytest.mark.slow  # test_one_pass_gives_what_two_give
 def test_tables_of_other_streams_are_not_known(known, streams):
     """Other streams, fewer of them, or another year: then they are mined."""
     both = OnePass()
@@ -125,6 +128,7 @@ def _failed(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.quick("bundle")
 @pytest.mark.parametrize("kind", ["bundle", "paths"])
 def test_a_deep_diagnosis_reads_each_log_once(known, tmp_path, monkeypatch, kind):
     """The same report as with two passes; the second pass does not happen."""

@@ -80,6 +80,7 @@ def test_a_detector_sees_job_streams_and_numbers_and_yields_signals(install: Ins
     assert one == Observed("tide 2.5 0.5", 1, 10, 3, captures={"what": "x" * 512})
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("source", "told"),
     [
@@ -179,6 +180,7 @@ def test_the_example_of_the_documentation_works(example: Path) -> None:
     assert report.versions.rulebook.endswith("+site")
 
 
+@pytest.mark.slow  # test_the_example_of_the_documentation_works
 def test_lint_runs_the_detectors_on_the_rules_own_tests(example: Path, install: Install) -> None:
     """An exception is reported with the rule's file and line."""
     install("def slow_rank(*_):\n    raise KeyError('tide')\n", slow_rank="slow_rank")

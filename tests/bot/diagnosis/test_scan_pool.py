@@ -44,6 +44,7 @@ def test_several_processes_say_what_one_says(known, monkeypatch):
     assert sum(told) == sum(path.stat().st_size for path in (KILLED / "logs").iterdir())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_shards_say_what_the_whole_file_says(known, monkeypatch, large, workers):
     """A large file cut into shards, at any place of its lines, gives the report of the file read as one."""

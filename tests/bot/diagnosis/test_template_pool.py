@@ -176,6 +176,7 @@ def test_a_task_that_kills_each_worker_of_ray_is_a_gap(streams, ray, monkeypatch
     assert isinstance(found.tables[1], TemplateTable)
 
 
+@pytest.mark.slow  # test_several_processes_and_shards_say_what_one_pass_says
 def test_a_stream_of_unlike_lines_is_reported_and_the_same_whoever_mines_it(tmp_path, monkeypatch):
     """What other streams taught a worker changes nothing; the gap says how many lines were only counted."""
     for name, size in {"LOOKS": 900, "FEWEST_LOOKS": 300, "LEARNED": 150, "STRANGE": 100}.items():

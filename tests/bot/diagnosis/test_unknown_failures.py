@@ -23,6 +23,7 @@ def diagnosed(known: Knowledge, scene: Scene, folder: Path) -> Report:
     return diagnose_paths(known, [folder / "logs"], workers=1).report
 
 
+@pytest.mark.quick("hangs-after-its-error", "own-exception-gloo", "java", "merged-json")
 @pytest.mark.parametrize("name", SCENES)
 def test_an_unknown_first_cause_leads(known, tmp_path, name) -> None:
     """Its rank is named, its own lines are quoted, and the symptoms that it explains are folded under it."""
@@ -38,6 +39,7 @@ def test_an_unknown_first_cause_leads(known, tmp_path, name) -> None:
     assert report.decision.advice == "fix_first"
 
 
+@pytest.mark.quick("missing-rank")
 @pytest.mark.parametrize("name", SYMPTOMS)
 def test_a_symptom_without_an_earlier_error_still_leads(known, tmp_path, name) -> None:
     """Errors that ended nothing and errors of the teardown are not first causes."""
@@ -77,6 +79,7 @@ def test_the_same_unknown_failure_has_the_same_fingerprint(known, tmp_path) -> N
     assert prints[0] == prints[1] != prints[2]
 
 
+@pytest.mark.quick("alone-rust", "after steps-native")
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [(NATIVE, "fault"), (RUST, "no_match"), (GO, "no_match"), (JAVA, "no_match")],

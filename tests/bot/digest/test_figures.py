@@ -58,6 +58,7 @@ def plain(item) -> dict:
     return msgspec.to_builtins(item)
 
 
+@pytest.mark.quick("seed1")
 def test_counts(both):
     """Failures, jobs, reports, the trend's counts and hours."""
     digest, window, weeks, mondays, until = both
@@ -74,6 +75,7 @@ def test_counts(both):
     assert unknown[-1] == (digest.unknown.hits, digest.unknown.n)
 
 
+@pytest.mark.quick("seed1")
 def test_gpu_hours(both):
     """Lost GPU-hours of each week and class, with the number of failures of which they are known."""
     digest, window, weeks, _, _ = both
@@ -99,6 +101,7 @@ def test_gpu_hours(both):
     assert sorted(order) == order
 
 
+@pytest.mark.quick("seed1")
 def test_time_to_recover(both):
     """Each term's median, nine-tenths mark and mean; Baidu's formula and the effective ratio of every week."""
     digest, window, weeks, mondays, until = both
@@ -246,12 +249,14 @@ def test_new_and_cuts(both):
         assert sum(counts.values()) == sum(line.failures for line in cut.lines) + cut.rest
 
 
+@pytest.mark.quick("seed1")
 def test_numbers_survive_json(both):
     """What is kept of a digest is all of it."""
     assert loads(dumps(both[0])) == both[0]
     json.loads(dumps(both[0]))
 
 
+@pytest.mark.slow  # test_the_same_by_sql
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_both_databases_give_the_same(database, tmp_path):
     """SQLite and PostgreSQL; another tenant's incidents are not in it."""

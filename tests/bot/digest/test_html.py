@@ -22,7 +22,7 @@ from kb.digest.figures import figures
 from kb.digest.weeks import Week
 from kb.errors import UnreadableInput
 from tests.support import hostile_store
-from tests.support.chromium import chromium, complaints
+from tests.support.chromium import complaints
 from tests.support.filled_store import FAULTS, NOW, filled
 from tests.support.hostile_reports import SECRETS
 
@@ -53,13 +53,6 @@ def hostile(tmp_path_factory):
 def empty():
     """One of a week without anything."""
     return figures([], WEEK, BERLIN, until=NOW.timestamp())
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """A Chromium."""
-    with chromium(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 def test_the_page_is_whole_and_alone(usual):
@@ -114,6 +107,7 @@ def test_pictures_of_hostile_names(hostile):
         )
 
 
+@pytest.mark.slow  # test_pictures_of_hostile_names, test_hostile_names_run_nothing
 def test_text_of_hostile_names(hostile):
     """Nothing reaches the terminal that is not seen as it is."""
     assert all(line.isprintable() for line in text(hostile).splitlines())
@@ -151,6 +145,7 @@ def opened(browser, tmp_path, digest, width, *, dark=False):
     return browser
 
 
+@pytest.mark.quick("390")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_fits_the_screen(browser, tmp_path, usual, width):
     """On a phone and on a desk nothing is wider than the screen, light and dark; wide things scroll by themselves."""

@@ -66,6 +66,7 @@ def test_a_shadow_is_counted_with_the_live_incident(base, database, tmp_path):
     assert "lease-revoked" not in report
 
 
+@pytest.mark.quick("true")
 @pytest.mark.parametrize("calibrate", ["false", "true"])
 def test_confidence_follows_close_outs_only_where_that_is_wanted(base, url, tmp_path, calibrate):
     """Else the report is as the rules judge it."""

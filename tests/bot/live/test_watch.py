@@ -74,6 +74,7 @@ def test_a_hang_is_called_within_five_minutes_and_diagnosed(known, tmp_path):
     assert status(ran.outcome) == 1
 
 
+@pytest.mark.slow  # test_a_hang_is_called_within_five_minutes_and_diagnosed
 def test_logs_without_any_time_fall_silent_too(known, tmp_path):
     """A log's last line is as old as its last byte, whether it has a stamp or not."""
     job = Job(tmp_path / "logs", hangs_at=START + 90, stamped=False)
@@ -85,6 +86,7 @@ def test_logs_without_any_time_fall_silent_too(known, tmp_path):
     assert f"the last line is {age} s old" in {vote.probe: vote.detail for vote in again.votes}["silence"]
 
 
+@pytest.mark.slow  # test_a_hang_is_called_within_five_minutes_and_diagnosed
 def test_a_job_says_itself_how_long_silence_may_last(known, tmp_path):
     """`--param` holds while it is watched and in the bundle that is kept: silence of four minutes is none here."""
     job = Job(tmp_path / "logs", hangs_at=START + 90)
@@ -119,6 +121,7 @@ def test_with_ras_answers_it_is_called_within_a_minute(known, tmp_path):
     assert len(list((tmp_path / "kept/ras").iterdir())) >= 3
 
 
+@pytest.mark.slow  # test_a_healthy_job_is_left_alone
 def test_where_only_one_probe_can_see_nothing_is_called(known, tmp_path):
     """Without py-spy, silence alone is a suspicion: the evidence is stored, the missing tool named, the status undecided."""
     job = Job(tmp_path / "logs", hangs_at=START + 60, spy=False)
@@ -154,6 +157,7 @@ def test_a_fatal_line_is_reported_within_thirty_seconds(known, tmp_path):
     assert ran.clock.time - told.time <= 60  # three rounds of stacks
 
 
+@pytest.mark.slow  # test_errors_that_a_job_logs_while_it_works_are_not_called
 def test_an_error_that_the_run_lives_with_is_not_called(known, tmp_path):
     """A traceback followed by further steps is reported and withdrawn."""
     job = Job(tmp_path / "logs", lines={START + 60: (1, TRACE)})
@@ -184,6 +188,7 @@ def test_an_xid_of_the_kernel_is_reported_within_thirty_seconds(known, tmp_path)
     assert ran.outcome.answer.report.diagnoses[0].suspects[0].node == "gpu-a07"
 
 
+@pytest.mark.slow  # test_an_xid_of_the_kernel_is_reported_within_thirty_seconds
 def test_a_fault_that_the_kernel_tells_is_not_called_while_steps_come_on(known, tmp_path):
     """It is reported, since it may be the job's; the job continues, so it has not failed."""
     ring = tmp_path / "ring"
@@ -223,6 +228,7 @@ def test_what_the_kernel_tells_of_others_processes_is_not_this_job_s(tmp_path):
     assert [line.rsplit(b"(", 1)[1][:5] for line in log.text.splitlines()[1:]] == [b"train"]
 
 
+@pytest.mark.slow  # test_processes_that_vanish_quietly_end_the_watch
 def test_processes_that_vanish_with_a_fault_are_a_fault(known, tmp_path):
     """When all are gone the last words count, and the bundle holds the stacks from before."""
     job = Job(tmp_path / "logs", ends_at=START + 130, lines={START + 129.5: (3, TRACE)})
@@ -257,6 +263,7 @@ def test_a_job_that_ends_well_ends_the_watch_with_0(known, tmp_path):
     assert ran.outcome.folder is None  # nothing was lost that anybody would look at
 
 
+@pytest.mark.slow  # test_a_watch_of_a_job_that_is_over_says_so
 def test_the_launcher_is_heard_out(known, tmp_path):
     """What torchrun prints twenty seconds after the last rank ended decides how the job ended."""
     job = Job(tmp_path / "logs", ends_at=START + 100, lines={START + 121: (0, LAUNCHER)}, launcher_ends_at=START + 122)
@@ -274,6 +281,7 @@ def test_a_watch_of_a_job_that_is_over_says_so(known, tmp_path):
     assert ran.first("over").text == "the run had failed before the watch began"  # also where the fault was shown
 
 
+@pytest.mark.slow  # test_a_fault_at_the_end_of_the_time_is_not_passed_over
 def test_a_fault_from_before_the_watch_is_dated_so_without_a_launcher(known, tmp_path):
     """No line says that the job ended: only its fault is old, and nobody has written since."""
     job = Job(tmp_path / "logs", ends_at=START - 30, lines={START - 29: (1, TRACE)})
@@ -282,6 +290,7 @@ def test_a_fault_from_before_the_watch_is_dated_so_without_a_launcher(known, tmp
     assert ran.first("over").text.startswith("the fault was in the logs before the watch began")
 
 
+@pytest.mark.slow  # test_a_fault_at_the_end_of_the_time_is_not_passed_over
 def test_a_sign_of_a_hang_at_the_end_of_the_time_is_not_passed_over(known, tmp_path):
     """The logs of a job that runs elsewhere, or is over, have been silent for an hour: nothing proves either."""
     job = Job(tmp_path / "logs", ends_at=START - 30)
@@ -325,6 +334,7 @@ def test_a_crash_that_was_over_before_the_watch_saw_it_is_no_trouble_of_the_new_
     assert (ran.outcome.called, "degraded" in ran.events()) == ("", False)
 
 
+@pytest.mark.slow  # test_a_crash_that_was_over_before_the_watch_saw_it_is_no_trouble_of_the_new_attempt
 @pytest.mark.parametrize("again", [START + 63, START + 75], ids=["between two cycles", "after the fault was seen"])
 def test_an_attempt_that_starts_slowly_is_not_called_for_the_fault_of_the_one_before(
     known, tmp_path, monkeypatch, again
@@ -338,6 +348,7 @@ def test_an_attempt_that_starts_slowly_is_not_called_for_the_fault_of_the_one_be
     assert ran.outcome.called == ""
 
 
+@pytest.mark.slow  # test_a_healthy_job_is_left_alone
 def test_a_long_checkpoint_is_not_called_while_its_writer_works(known, tmp_path):
     """Twenty times as long as those before it: no fault of a job whose rank 0 writes on."""
     lines = {}
@@ -354,6 +365,7 @@ def test_a_long_checkpoint_is_not_called_while_its_writer_works(known, tmp_path)
 # Bad surroundings
 
 
+@pytest.mark.slow  # test_log_view.py
 def test_a_folder_that_vanishes_ends_nothing(known, tmp_path):
     """The watch continues, reports that the logs are gone, and keeps the lines it has read."""
     job = Job(tmp_path / "logs", hangs_at=START + 60)
@@ -367,6 +379,7 @@ def test_a_folder_that_vanishes_ends_nothing(known, tmp_path):
     assert ran.outcome.called == "hang"
 
 
+@pytest.mark.slow  # test_secrets_and_bounds_hold_in_the_copy
 def test_a_bundle_that_cannot_be_written_does_not_stop_the_call(known, tmp_path):
     """Without a writable folder, the diagnosis uses what was observed."""
     (tmp_path / "kept").write_bytes(b"a file is in the way")
@@ -392,6 +405,7 @@ def test_secrets_and_bounds_hold_in_the_copy(known, tmp_path, monkeypatch):
     assert yaml.safe_load((tmp_path / "kept/bundle.yaml").read_text())["files"]["logs/rank-0.log"]["left_out"] > 50_000
 
 
+@pytest.mark.slow  # test_sigterm_ends_it_cleanly
 def test_somebody_who_stops_it_keeps_the_bundle(known, tmp_path):
     """An interrupt between the first vote and the call leaves a whole bundle."""
     job = Job(tmp_path / "logs", hangs_at=START + 40)
@@ -404,6 +418,7 @@ def test_somebody_who_stops_it_keeps_the_bundle(known, tmp_path):
 # Logs that grow
 
 
+@pytest.mark.slow  # test_rotation_keeps_what_was_seen
 def test_pieces_give_what_the_whole_gives(known, tmp_path):
     """However a log comes, its summary has the hits, structures and steps of a scan of the whole."""
     chance = random.Random(7)

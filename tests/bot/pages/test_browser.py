@@ -255,6 +255,7 @@ def test_the_pictures_are_there(browser, served, screen, name, scheme):
         assert "of this incident" in browser.find_element("tag name", "body").text  # it has no report that can be read
 
 
+@pytest.mark.quick("overview", "incident", "hostile", "weekly", "digest")
 @pytest.mark.parametrize("name", EVERY)
 def test_it_fits(browser, served, screen, name):
     """For any text, nothing overflows the window horizontally; the background follows the colour scheme."""
@@ -271,6 +272,7 @@ def test_it_fits(browser, served, screen, name):
         assert ground == {"light": "rgb(255, 255, 255)", "dark": dark}[scheme]
 
 
+@pytest.mark.quick("390")
 @pytest.mark.parametrize("width", [1280, 390, 360])
 def test_no_label_of_a_picture_is_cut(browser, served, screen, width):
     """Names end before the activity, and what is written on a row before the picture ends; half a badge may stand out."""
@@ -324,6 +326,7 @@ OF_A_SCREEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.quick("1280-light")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_everybody_can_read_them(browser, served, screen, width, scheme):
     """axe-core finds no violation: contrast, names, order of headings, keyboard access."""

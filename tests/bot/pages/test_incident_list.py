@@ -58,6 +58,7 @@ def filled(database):
         yield ledger, fill(ledger)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [

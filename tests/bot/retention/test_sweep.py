@@ -234,6 +234,7 @@ STEPS = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_round_that_is_killed_loses_nothing(small: Site, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Wherever it broke off, the evidence was there at that moment, and the next round ends the work."""
@@ -402,6 +403,7 @@ def rows_of(at: datetime, name: str) -> list[SQLModel]:
     ]
 
 
+@pytest.mark.quick("sqlite")
 @pytest.mark.parametrize(
     ("days", "gone"),
     [

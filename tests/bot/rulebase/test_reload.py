@@ -134,6 +134,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_version_is_refused(home, source, name):
     """The reason says where; the last good one stays until a better one comes, and the broken one is not tried again."""
@@ -191,6 +192,7 @@ def test_only_plain_files_come_out_of_a_repository(home, source):
     assert found == ["actions.yaml", "faults.yaml", "memory/cuda-out-of-memory/rule.yaml", DISK]
 
 
+@pytest.mark.quick("_linked")
 @pytest.mark.parametrize("where", ["_linked", "_whole", "_tidied"])
 def test_killed_while_it_switches(home, source, monkeypatch, where):
     """The old version or the new one is in force, whole; the next look ends it."""
@@ -334,6 +336,7 @@ def port():
         yield one
 
 
+@pytest.mark.slow  # test_the_newest_version_comes_into_force
 def test_a_running_service_takes_up_what_is_merged(home, tmp_path, warm, port, monkeypatch):
     """With real processes: a rule is proposed as a branch, a person merges it, the next diagnosis uses it; /healthz reports a broken merge."""
     monkeypatch.setenv("SIGNALBOX_CACHE", str(warm))

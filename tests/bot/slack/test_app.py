@@ -36,6 +36,7 @@ def test_a_diagnosis(play):
     assert [call.get("thread_ts") for call in posted] == [None, answer.ts]
 
 
+@pytest.mark.slow  # test_the_state_of_a_job_can_be_given
 def test_a_state_that_the_asker_gives_counts(play):
     """As `--state` of the terminal does: the answer tells that it was given."""
     play.diagnose("demo --state RUNNING")
@@ -53,6 +54,7 @@ def test_an_unknown_job_gives_candidates(play):
     assert "lm-tiny" in only(play.answers()).text
 
 
+@pytest.mark.slow  # test_an_unknown_job_gives_candidates
 def test_an_unknown_job_is_looked_for_again(play):
     """An unknown job is not cached."""
     play.diagnose("nightly")
@@ -74,6 +76,7 @@ def test_the_same_job_is_linked_and_not_looked_at_twice(play):
     assert len(play.answers()) == 2
 
 
+@pytest.mark.slow  # test_the_same_job_is_linked_and_not_looked_at_twice
 def test_the_same_job_in_another_channel_is_answered_there_at_once(play):
     """Nothing is collected again."""
     play.diagnose("demo")
@@ -84,6 +87,7 @@ def test_the_same_job_in_another_channel_is_answered_there_at_once(play):
     assert len(play.ledger.incidents.list()) == 1
 
 
+@pytest.mark.slow  # test_private.py
 def test_private_goes_to_the_person(play):
     """The channel sees nothing."""
     play.diagnose("demo private")
@@ -92,6 +96,7 @@ def test_private_goes_to_the_person(play):
     assert "Only you see this" in text_of(only(play.answers(direct.id)))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("text", "told"),
     [("demo last long", "no job"), ("demo last 0h", "not a time span"), ("x" * 300, "at most 256 characters")],
@@ -103,6 +108,7 @@ def test_what_cannot_be_read_is_explained(play, text, told):
     assert play.answers() == []
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("command", "text", "told"),
     [
@@ -130,6 +136,7 @@ def test_a_job_called_help_is_meant_by_quotes(play):
     assert "No job “help”" in play.ephemerals()[-1]
 
 
+@pytest.mark.slow  # test_proposing.py
 def test_no_rule_is_proposed_where_none_can_be(play):
     """Neither the answer nor the form offers it; both do where pull requests are configured."""
     play.diagnose()
@@ -139,6 +146,7 @@ def test_no_rule_is_proposed_where_none_can_be(play):
     assert "propose_rule" not in json.dumps(form(play).blocks)
 
 
+@pytest.mark.slow  # test_wrong_and_another_cause, forms/test_close_out.py
 def test_wrong_starts_without_the_cause_of_the_answer(play):
     """It is what was wrong; Close out starts with it, and without the node: a damaged file is no fault of the node that read it."""
     play.diagnose()
@@ -196,6 +204,7 @@ def test_wrong_and_another_cause(play):
     assert (last.verdict, last.cause, last.fault, last.nodes) == ("wrong", "fault", "disk_full", ("node-b",))
 
 
+@pytest.mark.slow  # test_wrong_and_another_cause
 def test_disagreement_is_shown(play):
     """The last close-out counts, and the other one is shown."""
     play.diagnose()
@@ -210,6 +219,7 @@ def test_disagreement_is_shown(play):
     assert told.index(GRACE) < told.index(ADA)
 
 
+@pytest.mark.slow  # forms/test_close_out.py
 def test_a_form_with_faults_says_so_beside_the_fields(play):
     """The form stays open."""
     play.diagnose()
@@ -258,6 +268,7 @@ def test_evidence_brings_the_lines_once(play):
     assert "already in the thread" in play.ephemerals(GRACE)[-1]
 
 
+@pytest.mark.slow  # test_evidence_brings_the_lines_once
 def test_evidence_of_a_listed_incident_comes_to_the_person(play):
     """There is no message whose thread could have it."""
     play.diagnose()
@@ -268,6 +279,7 @@ def test_evidence_of_a_listed_incident_comes_to_the_person(play):
     assert "Evidence of lm-tiny" in play.ephemerals(GRACE)[-1]
 
 
+@pytest.mark.slow  # test_a_diagnosis
 def test_who_asked_is_told_that_the_answer_is_there(play):
     """With a mention, because an edit notifies nobody; everybody who waited, once."""
     play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
@@ -287,6 +299,7 @@ def test_an_answer_that_cannot_be_posted_says_where(play):
     assert f"I can't post in #{CHANNEL}" in read(answer.blocks)
 
 
+@pytest.mark.slow  # test_an_answer_that_cannot_be_posted_says_where
 def test_a_direct_message_that_is_refused_says_why(play):
     """Where the command was typed, only to who typed it."""
     play.workspace.trouble("chat.postMessage", "error", error="messages_tab_disabled")
@@ -295,6 +308,7 @@ def test_a_direct_message_that_is_refused_says_why(play):
     assert play.answers() == []
 
 
+@pytest.mark.slow  # test_mute
 def test_mutes_are_listed_and_ended(play):
     """With a button for each; a second press says that it has ended."""
     play.diagnose()
@@ -314,6 +328,7 @@ def test_mutes_are_listed_and_ended(play):
     assert "already ended" in play.ephemerals(GRACE)[-1]
 
 
+@pytest.mark.slow  # cli/test_nodes.py, messages/test_lists.py
 def test_nodes_to_leave_out_are_listed(play):
     """Those that an answer proposed, with their state."""
     play.diagnose()
@@ -322,6 +337,7 @@ def test_nodes_to_leave_out_are_listed(play):
     assert "Nodes to leave out" in play.ephemerals()[-1]
 
 
+@pytest.mark.slow  # messages/test_lists.py, cli/test_incidents.py
 def test_lists(play):
     """Help, incidents with an open button, rule search, configuration."""
     play.diagnose()
@@ -370,6 +386,7 @@ def test_the_shortcut_finds_the_job_in_a_message(play):
     assert [message for message in play.workspace.thread(CHANNEL, chat.ts) if message.by_app]
 
 
+@pytest.mark.slow  # messages/test_home.py
 def test_home(play):
     """It shows recent incidents and sources to people who used a channel of the tenant, and refreshes on demand."""
     play.diagnose(user=GRACE)
@@ -397,6 +414,7 @@ def test_no_job_named(play):
     assert play.ephemerals()[-1].startswith(("Your recent failed jobs", "None of your jobs"))
 
 
+@pytest.mark.slow  # test_what_is_proven.py, messages/test_answer.py
 def test_nothing_failed(play):
     """A healthy run has its own message, and no files unless requested."""
     play.diagnose("fine")
@@ -415,6 +433,7 @@ def test_a_job_without_any_data_is_named(play):
     assert "search for “work 1” in the log" in told
 
 
+@pytest.mark.slow  # test_an_answer_that_cannot_be_posted_says_where
 def test_where_the_bot_is_not_the_answer_goes_to_who_asked(play):
     """In a channel that the bot was not invited to."""
     play.workspace.add_channel(OTHER, "second", [ADA], app=False)
@@ -466,6 +485,7 @@ def test_deliveries_for_another_workspace_are_refused(play):
 VERBS = f"    verbs: {{annotate: [{ONCALL}], mute: [{ADA}]}}"
 
 
+@pytest.mark.slow  # test_rights.py
 def test_rights(tmp_path, known, monkeypatch):
     """A refusal goes only to the requester, with whom to ask; the audit log has both; other channels are refused."""
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=VERBS) as play:

@@ -74,6 +74,7 @@ def test_proposed_and_confirmed(play):
     ]
 
 
+@pytest.mark.slow  # test_proposed_and_confirmed, incidents/test_exclusions.py
 def test_refused_and_not_proposed_again_by_the_same_end(play):
     """Run again, it is the same incident and stays refused."""
     play.diagnose("fallen")
@@ -96,6 +97,7 @@ def test_two_people_press_at_once(play):
     assert play.ledger.exclusions.list("default") == ()
 
 
+@pytest.mark.slow  # test_rights.py
 def test_who_may_not_is_reported_so(tmp_path, known, fallen, monkeypatch):
     """The permission has its own verb; the proposal stays."""
     url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {bar: [U0ADA]}"
@@ -106,6 +108,7 @@ def test_who_may_not_is_reported_so(tmp_path, known, fallen, monkeypatch):
         assert [bar.state for bar in play.ledger.exclusions.list("default")] == ["proposed"]
 
 
+@pytest.mark.slow  # messages/test_answer.py
 def test_an_answer_that_leaves_out_no_node_has_no_buttons(play):
     """Nothing is proposed."""
     play.diagnose("demo")
@@ -113,6 +116,7 @@ def test_an_answer_that_leaves_out_no_node_has_no_buttons(play):
     assert "Node exclusions" not in text_of(only(play.answers()))
 
 
+@pytest.mark.slow  # incidents/test_exclusions.py
 def test_the_next_end_of_the_job_says_that_the_excluded_node_was_used_again(play):
     """And the cause of the previous close-out."""
     play.diagnose("fallen")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from bot.store.incident_state import state_of
 from tests.support.common.slack_actions import form, only, press, text_of
 from tests.support.slack_reading import read
@@ -38,6 +40,7 @@ def test_acknowledged_with_one_choice(play):
     assert '"ack"' not in told
 
 
+@pytest.mark.slow  # test_acknowledged_with_one_choice
 def test_who_acknowledged_it_is_named_and_not_the_assignee(play):
     """The one who pressed the button last; the assignee is named too."""
     play.diagnose()
@@ -55,6 +58,7 @@ def assign(play, to, note="", user=ADA):
     play.settle()
 
 
+@pytest.mark.slow  # test_given_to_somebody
 def test_an_assignee_is_told(play):
     """In a direct message with a button that opens the incident; who takes it for themselves gets none."""
     play.diagnose()
@@ -83,6 +87,7 @@ def test_given_to_somebody(play):
     assert "Assigned" in text_of(only(play.answers()))
 
 
+@pytest.mark.slow  # test_acknowledged_with_one_choice, incidents/test_lifecycle.py
 def test_put_off(play):
     """It leaves the lists until then, and can be unsnoozed."""
     play.diagnose()
@@ -99,6 +104,7 @@ def test_put_off(play):
     assert state(play) == "open"
 
 
+@pytest.mark.slow  # incidents/test_lifecycle.py, test_private.py
 def test_merged_and_both_sides_say_so(play):
     """The likely incident is offered; a wrong number is reported at its field, and the form stays open."""
     play.diagnose("demo")
@@ -119,6 +125,7 @@ def test_merged_and_both_sides_say_so(play):
     assert "Merged" not in text_of(play.answers()[1])
 
 
+@pytest.mark.slow  # incidents/test_lifecycle.py
 def test_reopened(play):
     """The close-out disappears, and the full answer is back."""
     play.diagnose()
@@ -132,6 +139,7 @@ def test_reopened(play):
     assert state(play) == "open"
 
 
+@pytest.mark.slow  # test_rights.py
 def test_who_may_not_is_reported_so(tmp_path, known, monkeypatch):
     """Only to that person; the message stays unchanged."""
     url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {annotate: [U0ADA]}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from bot.incidents.names import FRESH, names, store_names, unnamed, with_names
 from bot.pages.incident_status import about_of
 from bot.slack.groups import read_names
@@ -11,6 +13,7 @@ from tests.support.common.slack_actions import only, press
 from tests.support.slack_stage import ADA, GRACE
 
 
+@pytest.mark.slow  # test_only_known_ids_are_replaced
 def test_ids_of_people_become_names_on_the_page(play):
     """Of who acknowledged it, closed it, or has it; read from Slack once a week."""
     play.diagnose()
@@ -30,6 +33,7 @@ def test_ids_of_people_become_names_on_the_page(play):
     assert [annotation.said.who for annotation in about.said] == ["ada"]
 
 
+@pytest.mark.slow  # test_people.py
 def test_whom_slack_does_not_know_is_not_asked_for_again(play):
     """A deleted account keeps its id."""
     play.diagnose()

@@ -59,6 +59,7 @@ def test_only_who_asked_finds_it(asked):
     assert "lm-tiny" not in home(asked, GRACE)
 
 
+@pytest.mark.slow  # test_only_who_asked_finds_it
 def test_others_who_ask_get_an_answer_of_their_own(asked):
     """No task and no incident is shared, also where the private one came first."""
     asked.workspace.command(GRACE, CHANNEL, "/diagnose", "demo")
@@ -73,6 +74,7 @@ def test_others_who_ask_get_an_answer_of_their_own(asked):
     assert "lm-tiny" in listed(asked, GRACE)
 
 
+@pytest.mark.slow  # test_only_who_asked_finds_it
 def test_running_it_again_keeps_it_private(asked):
     """The answer goes to the same direct messages and appears in no list."""
     first = only(asked.answers(direct(asked).id))
@@ -83,6 +85,7 @@ def test_running_it_again_keeps_it_private(asked):
     assert "lm-tiny" not in listed(asked, GRACE)
 
 
+@pytest.mark.slow  # test_only_who_asked_finds_it
 def test_it_can_be_closed_by_who_asked(asked):
     """Through the buttons of its message; nothing about it goes elsewhere."""
     answer = only(asked.answers(direct(asked).id))
@@ -114,6 +117,7 @@ def test_it_leaves_nothing_that_others_see(asked):
     assert gathered(asked.url, 1, "default", viewer=Viewer(ADA)) is not None
 
 
+@pytest.mark.slow  # test_it_leaves_nothing_that_others_see
 def test_it_is_merged_with_nothing_that_others_see(asked):
     """The whole would be named in its parts."""
     asked.diagnose(user=GRACE)

@@ -198,6 +198,7 @@ def test_from_the_close_out_to_the_branch(play, clone):
     assert merged.ts == reply.ts
 
 
+@pytest.mark.slow  # test_from_the_close_out_to_the_branch
 def test_the_draft_is_tried_again_as_it_was_mended(play):
     """The button replays the edited form; typed text stays."""
     asked(play)
@@ -211,6 +212,7 @@ def test_the_draft_is_tried_again_as_it_was_mended(play):
     assert fields(filled)["title"]["initial_value"] == "Every step"
 
 
+@pytest.mark.slow  # test_from_the_close_out_to_the_branch
 def test_pressed_on_a_closed_incident_the_form_comes_at_once(play):
     """The cause is known, so no close-out is asked for first."""
     closed(play, "rdma_link")
@@ -220,6 +222,7 @@ def test_pressed_on_a_closed_incident_the_form_comes_at_once(play):
     assert "patterns" in fields(form(play))
 
 
+@pytest.mark.slow  # test_cases.py, test_from_the_close_out_to_the_branch
 def test_an_unknown_failure_is_the_seed_of_a_rule_with_one_press(play, clone):
     """Nobody has closed it: the form has its lines, the class of the incidents like it, and where it was seen."""
     [answer] = play.answers()
@@ -256,6 +259,7 @@ def test_who_may_not_is_reported_whom_to_ask(play):
     assert all(incident.closed_at is not None for incident in play.ledger.incidents.list())
 
 
+@pytest.mark.slow  # test_who_may_not_is_reported_whom_to_ask
 def test_another_person_of_the_group_may_go_on(play):
     """A form shared in a channel belongs to everyone there."""
     refresh(play.ledger.database, play.senders[0].client, [ONCALL])
@@ -264,6 +268,7 @@ def test_another_person_of_the_group_may_go_on(play):
     assert "patterns" in fields(form(play, GRACE))
 
 
+@pytest.mark.slow  # learning/drafts
 def test_an_incident_that_nothing_tells_apart_gives_no_rule(play):
     """The form says why, and cannot be submitted."""
     closed(play, "code_bug")

@@ -108,6 +108,7 @@ def direct(play, text):
     return [message for message in play.workspace.messages(where) if message.by_app]
 
 
+@pytest.mark.slow  # test_a_question_names_its_job
 def test_a_question_in_a_direct_message_is_answered(play):
     """In the same place; the channel sees nothing."""
     answers = direct(play, "why did lm-tiny fail?")

@@ -76,6 +76,7 @@ def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
         assert len(play.ledger.incidents.list()) == 2
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("end", "ping"),
     [(lambda mode: mode.disconnect(grace=0.5), 30.0), (SocketMode.drop, 0.3)],

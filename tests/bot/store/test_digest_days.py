@@ -143,6 +143,7 @@ def _changed(ledger: Ledger, chance: Random, numbers: list[int]) -> None:
                 ))  # fmt: skip
 
 
+@pytest.mark.slow  # test_every_column_that_is_read_counts
 def test_any_change_is_seen(filled):
     """Changes made by chance after the days were packed, each followed by a read."""
     chance = Random(5)

@@ -56,6 +56,7 @@ def entries(ledger: Ledger, tenant: str = "default") -> list[tuple[int, str | No
     ]
 
 
+@pytest.mark.quick("sqlite")
 def test_a_confirmed_diagnosis_is_an_entry(ledger: Ledger) -> None:
     """Each entry has the remedy and the signature of the failure."""
     close(ledger, 1, cause="shown", fault="gpu_fell_off_bus", rule="xid-catalogue", action="reseated the board")

@@ -141,6 +141,7 @@ def test_a_time_without_a_zone_is_refused(url):
         put(store, HEALTHY, now=datetime(2026, 3, 2, 8, 30))  # noqa: DTZ001
 
 
+@pytest.mark.slow  # bot/store/test_unsaved.py, bot/queue
 def test_two_processes_add_at_once(tmp_path, url):
     """Two processes that open a new database at the same time both get their reports in; a shared one is in once."""
     go = tmp_path / "go"

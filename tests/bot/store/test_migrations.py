@@ -176,6 +176,7 @@ def test_the_version_is_that_of_the_last_step() -> None:
     ]
 
 
+@pytest.mark.quick("sqlite")
 def test_two_that_open_an_old_database_at_once_end_well(database: str, tmp_path: Path) -> None:
     """Of two processes that come at the same time one takes the steps; the other finds them taken."""
     make_old(database, 2)

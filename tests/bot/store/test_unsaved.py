@@ -27,6 +27,7 @@ def _write(url, number, gate, warnings):
         warnings.put(warning)
 
 
+@pytest.mark.slow  # test_what_a_locked_store_refuses_is_taken_in_by_the_next_command
 @pytest.mark.parametrize("fresh", [True, False])
 def test_twenty_writers_at_once_lose_nothing(tmp_path, fresh):
     """All incidents are stored, in a new store as in an old one: without a warning, and without files left next to the store."""

@@ -426,6 +426,7 @@ def _gist(report: Report) -> tuple[Any, ...]:
     return report.verdict, report.phase, told, {(gap.code, gap.source) for gap in report.gaps}
 
 
+@pytest.mark.quick("bundles-healthy", "incidents-shard-corrupt")
 @pytest.mark.parametrize(
     ("folder", "name"),
     [

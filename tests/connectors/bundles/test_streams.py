@@ -383,6 +383,7 @@ def test_several_packed_members_are_one_text(tmp_path, suffix):
     assert read(path) == (LINES + b"the end\n", [])
 
 
+@pytest.mark.quick("gz", "bz2", "zst")
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_a_cut_packed_file_gives_what_it_has(tmp_path, suffix):
     """The text before the break is read, to its last line, and the break is a gap."""
@@ -457,6 +458,7 @@ def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
     assert re.search("[Mm]emory", reading.gaps[0].reason)
 
 
+@pytest.mark.quick("gz", "zst")
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_a_bomb_is_stopped(tmp_path, monkeypatch, suffix):
     """A file that unpacks to far more than logs do is read up to a limit, with a gap."""
@@ -494,6 +496,7 @@ def test_a_bomb_does_not_fill_the_memory(tmp_path):
     assert most < 200 << 20
 
 
+@pytest.mark.slow  # test_a_bomb_does_not_fill_the_memory
 def test_a_gigabyte_from_a_small_file_in_bounded_memory(tmp_path):
     """The real bound: a bomb of over 1 GiB is stopped there, in a few blocks of memory."""
     path = tmp_path / "a.gz"

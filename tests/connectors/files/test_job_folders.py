@@ -152,6 +152,7 @@ def test_small_jobs_are_copied_whole(tmp_path: Path) -> None:
     assert spool.told["logs/folders/rank-0.log"]["written"] == (tmp_path / "j-1/rank-0.log").stat().st_mtime
 
 
+@pytest.mark.quick("gz", "zst")
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz", ".zst"])
 def test_large_logs_are_copied_in_part(tmp_path: Path, packing: str) -> None:
     """Beginning, end, the relevant line with its surroundings, samples of the iterations, and marks in place of omitted text."""

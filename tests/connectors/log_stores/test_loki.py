@@ -126,6 +126,7 @@ def test_counts_of_more_streams_than_one_answer_may_have() -> None:
         assert found.meter.used <= 6
 
 
+@pytest.mark.quick("entries-published", "query_bytes-learned", "series")
 @pytest.mark.parametrize("told", [True, False], ids=["published", "learned"])
 @pytest.mark.parametrize(
     "limits",
@@ -390,6 +391,7 @@ def test_check_names_the_labels_that_are_there() -> None:
 SAMPLE = ("healthy", "lab-disk-full", "lab-segfault", "lab-slow-rank", "lab-sizes")
 
 
+@pytest.mark.quick("healthy")
 @pytest.mark.parametrize("name", SAMPLE)
 def test_the_same_diagnosis_as_from_the_files(name: str, tmp_path: Path) -> None:
     """All lines, or those that the plan selects: verdict, first diagnosis and suspects equal those of the bundle itself."""

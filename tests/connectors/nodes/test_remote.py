@@ -103,6 +103,7 @@ def test_the_script_of_the_documentation():
             child.communicate()
 
 
+@pytest.mark.slow  # the other tests of the module
 def test_many_nodes_side_by_side():
     """1,280 nodes, of which some hang and one refuses: all others come, within the time of those that hang."""
     record = job(1280, 1)

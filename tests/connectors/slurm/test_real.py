@@ -195,6 +195,7 @@ def test_no_name_becomes_another_query_either_way(way, request):
     assert [found(one, text) for text in ("pretrain,late", "pre%", "--help", "1&state=ALL")] == [()] * 4
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "text",
     ["", "--help", "--state=ALL", "pretrain,late", "pre%", "*", "' or '1'='1", "1,2", "1;2", "-1", "x" * 5000, "%"],

@@ -81,6 +81,7 @@ def _judge(tables, good, model, found):
     found.append(find_anomalies(build_run(tables, (), Job(), state="FAILED"), good, model=model))
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("filtered", [False, True])
 def test_work_grows_with_the_number_of_ranks(filtered):
     """Four times as many ranks take four times the work, with a good run or without, and the rank at fault is named."""

@@ -30,6 +30,7 @@ def base() -> tuple[Knowledge, Matcher]:
     return known, known.matcher()
 
 
+@pytest.mark.quick("head cut", "JSON field", "interleaved", "JSON lines", "wrapped")
 @pytest.mark.parametrize(
     "text",
     [

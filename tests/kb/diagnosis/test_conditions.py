@@ -458,6 +458,7 @@ def test_a_line_without_a_time_keeps_its_place_in_its_stream() -> None:
     ]
 
 
+@pytest.mark.slow  # the other joins of the module
 def test_a_join_over_thousands_of_ranks() -> None:
     """Each rank's lines are joined with its own; none is left out, however many there are."""
     when = All((Name("a"), Name("b")), "rank", Span(seconds=5))

@@ -199,6 +199,7 @@ def test_resampling_averages_what_is_known() -> None:
         resampled(panel, 5.0)
 
 
+@pytest.mark.slow  # the other tests of the module
 def test_ten_thousand_ranks_make_a_panel() -> None:
     """A large job's metric is one array."""
     several = [

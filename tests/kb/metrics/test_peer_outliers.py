@@ -179,6 +179,7 @@ def test_the_same_input_gives_the_same_answer_in_any_order_of_metrics() -> None:
     assert odd_rows(panels) == odd_rows(panels[::-1])
 
 
+@pytest.mark.slow  # the other tests of the module
 def test_ten_thousand_ranks_are_compared() -> None:
     """One slow rank of a large job is found."""
     values = group(6.0, 0.02, rows=10_240, count=80)

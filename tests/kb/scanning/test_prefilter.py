@@ -143,6 +143,7 @@ def test_words_are_shared_and_common_ones_shunned() -> None:
     assert cover([]) == ()
 
 
+@pytest.mark.slow  # test_every_way_is_covered
 def test_the_same_rules_give_the_same_words(rulebook: Rulebook, found: Prefilter) -> None:
     """Byte for byte, with the digest of the rules."""
     assert prefilter(rulebook) == found

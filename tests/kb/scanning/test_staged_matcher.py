@@ -76,6 +76,7 @@ def _compiled() -> bytes:
     return StagedMatcher(PATTERNS).dump()
 
 
+@pytest.mark.quick("0-0-0-0", "2-4000-4096-400", "2-0-64-0")
 @pytest.mark.parametrize("quiet", [0, 3, 400])
 @pytest.mark.parametrize("sparse", [0, 64, staged_matcher.SPARSE])
 @pytest.mark.parametrize("few", [0, 4000, staged_matcher.FEW])

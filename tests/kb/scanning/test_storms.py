@@ -59,6 +59,7 @@ def test_lines_of_known_shapes_are_passed_over_together(seed: int) -> None:
         assert (expected, slow) == (found, quick)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_storms_that_come_and_go_are_read_the_same_in_one_stage(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small blocks with many hits, with words but no hits, and with nothing, in any order."""

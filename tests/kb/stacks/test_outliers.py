@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from kb.model import Frame, Resource, StackSample, ThreadStack
 from kb.stacks.call_tree import merged
 from kb.stacks.outliers import compare
@@ -145,6 +147,7 @@ def test_order_of_samples_does_not_matter():
     assert merged(samples) == merged(samples[::-1])
 
 
+@pytest.mark.slow  # the other tests of the module
 def test_thousands_of_ranks():
     """Of thousands of ranks over three rounds the odd one is reported."""
     samples = rounds(range(4096), [lambda rank: NEXT if rank == 3001 else REDUCE] * 3)

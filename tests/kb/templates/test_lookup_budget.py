@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kb.templates.lookup_budget import LOOKS, LookupBudget
 from kb.templates.miner import Miner
 from kb.templates.table import TemplateTable, merge
@@ -83,6 +85,7 @@ def test_too_many_unlike_errors_are_counted_as_errors():
     assert table.templates[OTHER_TROUBLE.id].template.level == "error"
 
 
+@pytest.mark.slow  # test_many_unlike_lines_take_no_more_looks_than_they_may
 def test_logs_with_random_words_in_known_lines_keep_within_their_looks():
     """The table of a mixed log is that without a budget, and lines like known ones take no looks."""
     text = log(10_000)

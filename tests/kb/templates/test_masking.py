@@ -100,6 +100,7 @@ def test_ranks_and_steps_are_found_where_they_stand(line, rank, step):
         assert step == (shape.step and raw[slice(*shape.step)].decode())
 
 
+@pytest.mark.slow  # test_variables_are_masked
 @given(st.text(max_size=300), st.text("0123456789", min_size=1, max_size=4))
 def test_digits_do_not_matter(text, digits):
     """Lines that fold alike have one template, for any digits."""

@@ -75,6 +75,7 @@ def table(text: bytes, shapes: ShapeIndex | None = None) -> TemplateTable:
     return miner.finish()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", [0, 5])
 def test_what_is_learned_changes_no_table(seed, monkeypatch):
     """The table is the same as if each line were looked at, whatever was learned from other streams."""
@@ -85,6 +86,7 @@ def test_what_is_learned_changes_no_table(seed, monkeypatch):
     assert [table(text)] * 2 == [fresh, known]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "forms",
     [

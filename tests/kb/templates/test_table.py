@@ -52,6 +52,7 @@ def test_cuts_do_not_change_the_table(seed, cuts, order):
     assert mined(text) == in_parts(text, cuts, order)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.usefixtures("tight")
 @pytest.mark.parametrize("seed", range(5))
 def test_cuts_do_not_change_a_table_that_is_full(seed):

@@ -132,6 +132,7 @@ def test_a_suspected_node_marks_all_its_ranks():
     assert made.finding == "Ranks 4-7 (b): A GPU left the bus"
 
 
+@pytest.mark.quick("1024")
 @pytest.mark.parametrize("ranks", [1024, 5000])
 def test_many_ranks_are_folded_and_the_odd_one_keeps_its_row(ranks):
     """Groups take whole nodes; every rank is in exactly one row."""

@@ -132,6 +132,7 @@ def test_hostile_words_do_nothing(page):
     assert complaints(browser) == []
 
 
+@pytest.mark.quick("light-390")
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_can_be_read(page, width, scheme):

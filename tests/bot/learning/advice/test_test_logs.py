@@ -97,6 +97,7 @@ def test_a_narrowed_rule_gets_logs_on_which_it_is_silent_now(url, base):
     assert leaked(advice) == []
 
 
+@pytest.mark.slow  # test_a_narrowed_rule_gets_logs_on_which_it_is_silent_now
 def test_a_narrowed_rule_still_fires_beside_the_component_in_health(url, base):
     """The log has a line on which the rule fires, and lines that resemble the one that silences it; the advice says how it was tested."""
     refuted(url, base)

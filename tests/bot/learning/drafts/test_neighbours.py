@@ -64,6 +64,7 @@ def _held(known, base, given):
     return held_out(candidate, given, AGAINST, known, base)
 
 
+@pytest.mark.slow  # test_the_nearest_of_other_classes_becomes_a_log
 def test_the_rule_of_the_others_finds_the_one_left_out(known, base) -> None:
     """Each of three; a single incident has nothing to leave out."""
     found = _held(known, base, cases())

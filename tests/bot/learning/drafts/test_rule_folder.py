@@ -359,6 +359,7 @@ def test_two_sentences_of_one_close_out_are_one_account(known, base):
     assert " Or: " not in rule["remediation"][0]["text"]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("first", "second", "advice"),
     [
@@ -407,6 +408,7 @@ def test_no_host_of_a_job_is_in_any_file_of_its_folder(known, base):
     assert [host for host in hosts if host in said] == []
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("did", "step"),
     [("Waited for the cleaning job.", "If so, wait for the cleaning job"), ("Waited and resubmitted.", "Wait (done")],

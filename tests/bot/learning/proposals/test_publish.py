@@ -51,6 +51,7 @@ def test_a_rule_is_proposed(stage, kind):
         assert (kept.number, kept.url.rpartition("/")[2]) == (1, "1")
 
 
+@pytest.mark.quick("local-new", "gitlab-updated")
 @pytest.mark.parametrize(("update", "points"), [(False, 20), (True, 7)], ids=["new", "updated"])
 def test_killed_anywhere(stage, monkeypatch, update, points):
     """Before or after any call or commit: the next tries end in one request with all of it, and no comment."""
@@ -86,6 +87,7 @@ def test_killed_anywhere(stage, monkeypatch, update, points):
         play(f"rule-{die}", die)
 
 
+@pytest.mark.quick("local")
 def test_a_new_version_goes_upon_our_own_commit(stage, kind):
     """A removed file is deleted, the request stays the same, and text that people added is kept."""
     number = stage.propose(proposed()).proposal
@@ -110,6 +112,7 @@ def test_a_new_version_goes_upon_our_own_commit(stage, kind):
         assert request.body.count("<!-- signalbox: from here -->") == 1
 
 
+@pytest.mark.quick("gitlab")
 def test_a_branch_of_somebody_else_is_left_alone(stage, kind):
     """After a person's commit, a new version is only announced, once; their files stay unchanged."""
     number = stage.propose(proposed()).proposal
@@ -144,6 +147,7 @@ def test_a_branch_that_was_there_before_is_not_taken(stage):
     assert (kept.state, kept.error, kept.ready_at - stage.clock) == ("asked", said, timedelta(hours=1))
 
 
+@pytest.mark.quick("github")
 def test_a_branch_that_is_as_the_base_is_free(stage, kind):
     """Nobody committed to it: it was made in advance, or the process was killed between two calls."""
     if kind == "local":
@@ -157,6 +161,7 @@ def test_a_branch_that_is_as_the_base_is_free(stage, kind):
     assert (stage.kept(number).state, stage.files("signalbox/rule/other")) == ("open", stage.whole(one))
 
 
+@pytest.mark.quick("github")
 def test_a_conflict_is_told_with_what_to_do(stage, kind):
     """The base has another rule of that name by now: the branch stays as it is, and so does the proposal."""
     number = stage.propose(proposed()).proposal
@@ -181,6 +186,7 @@ def test_a_conflict_is_told_with_what_to_do(stage, kind):
         assert [said in text for text in stage.requests()[0].comments] == [True]
 
 
+@pytest.mark.quick("local-closed", "github-merged")
 @pytest.mark.parametrize("state", ["merged", "closed"])
 def test_a_persons_word_is_the_last(stage, state):
     """A closed or merged proposal is not proposed again unless a person asks for it; then it gets a new branch."""
@@ -216,6 +222,7 @@ def test_closed_before_we_knew_that_it_was_open(stage):
     assert (stage.kept(number).state, stage.kept(number).number, len(stage.requests())) == ("closed", 1, 1)
 
 
+@pytest.mark.quick("local")
 def test_a_sharper_pattern_of_the_same_rule_is_the_same_proposal(stage):
     """And when it is closed, neither pattern comes again."""
     number = stage.propose(proposed()).proposal
@@ -226,6 +233,7 @@ def test_a_sharper_pattern_of_the_same_rule_is_the_same_proposal(stage):
     assert {stage.propose(proposed(key=key, lines=4)).how for key in ("sharper", "key of nic-flaps")} == {"closed"}
 
 
+@pytest.mark.quick("local")
 def test_a_moved_base_does_no_harm(stage):
     """The commit goes upon the newest one of the base, and its other files stay."""
     stage.push("main", {"rules/x/y/rule.yaml": b"id: y\n"}) if stage.settings.backend != "local" else commit_on_main(
@@ -246,6 +254,7 @@ def commit_on_main(stage):
     stage.git("commit", "-q", "-m", "another rule")
 
 
+@pytest.mark.quick("github")
 def test_what_the_base_holds_already_is_not_proposed(stage, kind):
     """Somebody carried it over by hand."""
     one = proposed()
@@ -304,6 +313,7 @@ def test_two_workers_take_one_place(tmp_path, monkeypatch, database):
         assert len(stage.requests()) == 1
 
 
+@pytest.mark.quick("github")
 def test_two_workers_at_one_proposal_make_one_request(stage):
     """A worker that was considered dead continues while another one takes over."""
     number = stage.propose(proposed()).proposal
@@ -319,6 +329,7 @@ def test_two_workers_at_one_proposal_make_one_request(stage):
     assert (stage.kept(number).state, stage.commits("signalbox/rule/nic-flaps")) == ("open", 1)
 
 
+@pytest.mark.quick("github")
 def test_the_keeper_asks_for_what_is_due(stage):
     """Once for each proposal, until a worker has been at it; then after the pause."""
     number = stage.propose(proposed()).proposal
@@ -332,6 +343,7 @@ def test_the_keeper_asks_for_what_is_due(stage):
     assert stage.kept(number).state == "open"
 
 
+@pytest.mark.quick("github")
 def test_a_message_that_tells_of_it_is_composed_anew(stage):
     """When it opens and when it is decided on; not when nothing changed."""
     with stage.database.session(write=True) as session:
@@ -362,6 +374,7 @@ def test_a_message_that_tells_of_it_is_composed_anew(stage):
     assert version() > opened
 
 
+@pytest.mark.quick("github")
 def test_other_settings_leave_proposals_elsewhere_alone(stage):
     """A proposal is not opened a second time in another repository; without the section, the error names what is missing."""
     number = stage.propose(proposed()).proposal
@@ -380,6 +393,7 @@ def test_other_settings_leave_proposals_elsewhere_alone(stage):
 # -- drafts ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick("gitlab")
 @pytest.mark.parametrize("kind", ["github", "gitlab"], indirect=True)
 def test_it_is_a_draft_until_the_checks_pass(stage, kind):
     """Running and failed ones keep it a draft, and it says so; a person who makes it a draft again has the last word."""
@@ -407,6 +421,7 @@ def test_it_is_a_draft_until_the_checks_pass(stage, kind):
     assert stage.requests()[0].draft
 
 
+@pytest.mark.quick("gitlab")
 @pytest.mark.parametrize("kind", ["github", "gitlab"], indirect=True)
 def test_without_any_checks_the_replay_decides(stage, kind):
     """After some minutes without any; a replay that did not pass keeps it a draft for good."""
@@ -466,6 +481,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.quick("another shape-github", "404-gitlab", "429-github", "500-gitlab")
 @pytest.mark.parametrize("kind", ["github", "gitlab"], indirect=True)
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_a_forge_answers_is_reported(stage, kind, name):

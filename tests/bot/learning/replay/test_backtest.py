@@ -179,6 +179,7 @@ def test_both_answers_are_those_of_the_two_rule_bases(base, few_rules):
 # -- what the first pass may leave out ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # test_a_text_without_needles_is_let_through_by_none
 def test_no_rule_speaks_where_its_needles_are_not(known):
     """Wherever a shipped rule matches the first of its test logs, its needles occur in the text."""
     matcher, missed, spoke = known.matcher(), [], set()
@@ -238,6 +239,7 @@ def test_which_near_misses_count_is_judged_once(base, tmp_path, monkeypatch):
     assert len(clean_logs(base.known, tmp_path / "rules")) < len(found)
 
 
+@pytest.mark.slow  # test_what_speaks_on_a_good_run_hurts
 def test_what_has_hurt_enough_is_not_tried_further(base, database):
     """The rest is not judged, and the report says so; judging all can be requested."""
     for at in range(12):

@@ -49,6 +49,7 @@ def bundle(folder, ranks=8, silent=2, *, minutes=30, early=10, merged=False, pac
     return folder
 
 
+@pytest.mark.quick("lab-rate", "lab-slow-rank-tensor", "lab-well-paused", "lab-disk-full-native")
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda item: item.name)
 def test_the_first_of_the_ranking_is_the_first_row(known, folder):
     """In recorded incidents, the suspects of the first diagnosis are the top rows; the JSON is small and reproducible."""
@@ -65,6 +66,7 @@ def test_the_first_of_the_ranking_is_the_first_row(known, folder):
     assert best is None or best.title in made.finding
 
 
+@pytest.mark.quick("gz-a log a rank")
 @pytest.mark.parametrize("merged", [False, True], ids=["a log a rank", "one log"])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 def test_silence_is_seen_in_logs_without_iteration_lines(known, tmp_path, merged, packed):
@@ -97,6 +99,7 @@ def test_paths_without_a_bundle(known, tmp_path):
     assert made.rows[0].label == "rank 2"
 
 
+@pytest.mark.quick("cut", "deleted")
 @pytest.mark.parametrize("gone", ["deleted", "cut", "a folder", "binary"])
 def test_logs_that_changed_since_are_no_error(known, tmp_path, gone):
     """The picture is made of what the summaries keep."""
@@ -146,6 +149,7 @@ def test_a_value_of_the_wrong_type_is_refused(known):
         loads(msgspec.json.encode(body))
 
 
+@pytest.mark.slow  # test_the_first_of_the_ranking_is_the_first_row
 def test_a_bundle_is_read_where_it_was_moved(known, tmp_path):
     """Names in a bundle are relative to its folder: another copy gives the same timeline."""
     there = tmp_path / "shard-corrupt"

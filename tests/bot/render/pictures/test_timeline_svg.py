@@ -85,6 +85,7 @@ def test_no_text_is_read_as_markup_and_none_warns(theme):
     assert (width, height < 500) == (WIDTH, True)
 
 
+@pytest.mark.quick("empty", "no times", "all time")
 @pytest.mark.parametrize(
     "odd",
     [

@@ -23,6 +23,7 @@ def _leaks(form: Form, wrapping: str, masked: str) -> bool:
     return any(piece in masked for piece in pieces)
 
 
+@pytest.mark.quick("json twice", "coloured whole", "newline", "url")
 @pytest.mark.parametrize("wrapping", [name for name in WRAPPINGS if name != "split"])
 def test_no_form_is_readable_in_a_wrapping(wrapping):
     """Whatever wraps it, no eight characters of a secret are left, and the text keeps its length and line ends."""
@@ -47,6 +48,7 @@ def test_a_token_broken_over_two_lines_is_masked_on_both():
     assert len(leaks) <= len(FORMS) / 40, leaks
 
 
+@pytest.mark.quick("json twice", "url")
 @pytest.mark.parametrize("wrapping", ["plain", "line", "colour", "json", "json twice", "url", "html"])
 def test_a_large_block_hides_what_a_line_hides(wrapping):
     """The lines that one pass chooses contain every secret: a large block is masked as its parts are."""

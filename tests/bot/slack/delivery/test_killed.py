@@ -10,8 +10,6 @@ from tests.support.kill_points import WHOLE, chosen, expected, killed
 from tests.support.mortal_worker import Lives
 from tests.support.slack_stage import ADA, stage
 
-POINTS = 20
-
 
 @pytest.fixture(scope="module")
 def lives(cache, known):
@@ -29,14 +27,15 @@ def played(folder, known, url, monkeypatch):
         yield play
 
 
-def test_killed_anywhere(tmp_path, known, lives, monkeypatch):
+@pytest.mark.quick("6")
+@pytest.mark.parametrize("points", [6, 20])
+def test_killed_anywhere(tmp_path, known, lives, monkeypatch, points):
     """There is always one incident and one answer, and at most an opening text that Slack had and we did not record."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with played(tmp_path, known, url, monkeypatch) as play:
         assert killed(play, lives, url, tmp_path, "job-0", []) == ("", WHOLE)
-        points = lives.last.points
-        numbers = chosen(points, POINTS)
-        assert len(numbers) >= 20
+        numbers = chosen(lives.last.points, points)
+        assert len(numbers) >= points
         found = {}
         for number in numbers:
             where, left = killed(play, lives, url, tmp_path, f"job-{number}", [number])
@@ -45,6 +44,7 @@ def test_killed_anywhere(tmp_path, known, lives, monkeypatch):
         assert found == {}
 
 
+@pytest.mark.slow  # test_killed_anywhere and test_tasks.py
 def test_killed_again_and_again(tmp_path, known, lives, monkeypatch):
     """The requester is notified after three failed tries."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"

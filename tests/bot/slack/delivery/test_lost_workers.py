@@ -92,6 +92,7 @@ def test_a_worker_of_a_lost_host_is_silent_before_another_takes_over(play, monke
     assert SILENT not in said(play)
 
 
+@pytest.mark.slow  # test_a_killed_worker_is_replaced_and_the_message_says_so
 def test_who_has_no_message_yet_is_told_once(play):
     """The worker died before it found the job."""
     play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")

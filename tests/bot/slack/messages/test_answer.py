@@ -287,6 +287,7 @@ def test_long_lists_say_how_much_is_left_out():
     assert [text for text in wanted if text not in told] == []
 
 
+@pytest.mark.quick("lab-slow-rank", "healthy")
 @pytest.mark.parametrize("bundle", ["lab-order", "lab-disk-full", "lab-well-paused", "lab-slow-rank", "healthy"])
 def test_real_incidents_read_well(known, bundle: str):
     """Recorded runs: within the limits, the cause first and the decision under it, at most two screens."""

@@ -109,6 +109,7 @@ def test_the_span_of_a_shift():
         read_shift("long")
 
 
+@pytest.mark.slow  # incidents/test_handover.py, test_the_digest_in_slack
 def test_the_handover_in_slack(play):
     """Shown only to the requester, at once; with `here` to everyone."""
     play.diagnose()

@@ -87,6 +87,7 @@ WITHOUT = {
 }
 
 
+@pytest.mark.quick(6)
 @FLAVOURS
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("mapping", [MAPPING, COARSE], ids=["nanoseconds", "milliseconds"])
@@ -164,6 +165,7 @@ LIMITS: dict[str, Cluster] = {
 }
 
 
+@pytest.mark.quick("all-elasticsearch", "window-opensearch", "breaker-elasticsearch")
 @FLAVOURS
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits_are_met_by_asking_less(flavour: Flavour, name: str) -> None:

@@ -66,6 +66,7 @@ def healthy(seed: int, count: int = 400) -> list[ProgressPoint]:
     return points
 
 
+@pytest.mark.quick("-0-", "-5-")
 @pytest.mark.parametrize("name", sorted(DETECTORS))
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("format_", ["megatron", "hf", "tqdm"])
