@@ -61,6 +61,7 @@ SHUTDOWN = (
 )
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("error", ERRORS + SHUTDOWN)
 def test_the_main_thread_comes_first(engine: Matcher, error: str) -> None:
     """In a log of one process, and in the log of a rank beside others."""

@@ -67,6 +67,7 @@ def ranks_of(found: tuple[RankField, ...]) -> list[tuple[str, int]]:
     return [(item.field, item.rank) for item in found]
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("name", FORMS)
 def test_a_rank_that_alone_has_a_far_higher_time_is_named(name: str, merged: bool) -> None:

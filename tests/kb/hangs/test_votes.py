@@ -257,6 +257,7 @@ def test_other_sources_do_not_break_the_silence() -> None:
     assert silence(facts(log(steady()), kernel), START + 400, LIMITS).vote == "yes"
 
 
+@pytest.mark.slow  # the other tests of the module
 def test_ten_thousand_logs_are_judged_by_a_few() -> None:
     """Logs of ten thousand ranks cost little more than a few of them, and say the same."""
     one = log(steady(64))

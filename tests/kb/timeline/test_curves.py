@@ -255,6 +255,7 @@ def test_what_was_not_measured_is_unknown_and_never_nothing():
     assert [(line.label, line.values) for line in chart.lines] == [("a", (None, 4.0, None, 6.0, 8.0))]
 
 
+@pytest.mark.slow  # test_many_ranks_are_a_median_with_a_band
 def test_it_stays_small_whatever_the_size_of_the_job():
     """With many metrics of many rows, many of which are suspects."""
     chance = np.random.default_rng(7)

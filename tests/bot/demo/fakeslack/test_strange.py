@@ -119,6 +119,7 @@ def bent(chance, sound):
     return copied["it"]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_bent_blocks_are_refused_or_can_be_shown_and_worked(seed):
     """300 messages and views, some invalid: validation, page and payloads never crash."""
@@ -151,6 +152,7 @@ def test_bent_blocks_are_refused_or_can_be_shown_and_worked(seed):
     assert taken > 30
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_strange_arguments_are_refused_or_taken(seed):
     """Any method with any arguments gives a JSON response with `ok`, over HTTP."""

@@ -10,6 +10,8 @@ from tests.support.kill_points import WHOLE, chosen, expected, killed
 from tests.support.mortal_worker import Lives
 from tests.support.slack_stage import ADA, stage
 
+POINTS = 20
+
 
 @pytest.fixture(scope="module")
 def lives(cache, known):
@@ -27,17 +29,17 @@ def played(folder, known, url, monkeypatch):
         yield play
 
 
-@pytest.mark.quick("6")
-@pytest.mark.parametrize("points", [6, 20])
-def test_killed_anywhere(tmp_path, known, lives, monkeypatch, points):
+@pytest.mark.quick("5")
+@pytest.mark.parametrize("each", [5, 1])
+def test_killed_anywhere(tmp_path, known, lives, monkeypatch, each):
     """There is always one incident and one answer, and at most an opening text that Slack had and we did not record."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with played(tmp_path, known, url, monkeypatch) as play:
         assert killed(play, lives, url, tmp_path, "job-0", []) == ("", WHOLE)
-        numbers = chosen(lives.last.points, points)
-        assert len(numbers) >= points
+        numbers = chosen(lives.last.points, POINTS)
+        assert len(numbers) >= POINTS
         found = {}
-        for number in numbers:
+        for number in numbers[::each]:
             where, left = killed(play, lives, url, tmp_path, f"job-{number}", [number])
             if left not in expected(where):
                 found[number, where] = left
@@ -54,6 +56,7 @@ def test_killed_again_and_again(tmp_path, known, lives, monkeypatch):
         assert "its worker died" in play.ephemerals(ADA)[-1]
 
 
+@pytest.mark.slow  # test_killed_anywhere, and test_once.py on PostgreSQL
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_killed_on_postgresql(tmp_path, known, lives, monkeypatch, database):
     """The same with row locks instead of a file lock."""
