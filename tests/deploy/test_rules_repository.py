@@ -213,6 +213,7 @@ def gitlab(job: str) -> dict:
     return yaml.safe_load((FILES / ".gitlab-ci.yml").read_text())[job]
 
 
+@pytest.mark.slow  # test_github_looks_at_a_pull_request, test_gitlab_writes_one_note
 def test_gitlab_looks_at_a_merge_request(repository):
     """The same three; the token is of the other job alone."""
     check, comment = gitlab("check"), gitlab("comment")

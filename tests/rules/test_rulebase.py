@@ -134,6 +134,7 @@ def _lines(test: selftest.RuleTest) -> Iterator[bytes]:
         yield from filter(None, file.read_bytes().replace(b"\r", b"\n").split(b"\n"))
 
 
+@pytest.mark.slow  # kb/rulebase/test_patterns.py, kb/scanning/test_staged_matcher.py
 def test_engines_agree_on_all_test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hyperscan, in one and in two stages, and RE2 find the same lines, and miss none in which `re` finds the rule's own regex."""
     text = all_lines()

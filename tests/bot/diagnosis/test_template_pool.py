@@ -154,6 +154,7 @@ def _dying_once(task: template_pool.TemplateTask):
     return template_pool.mine(task)
 
 
+@pytest.mark.slow  # test_ray_gives_the_same_tables
 @pytest.mark.filterwarnings("ignore")
 def test_a_worker_of_ray_that_is_killed_changes_nothing(streams, ray, monkeypatch):
     """Its task is done again by another: the same answer."""
@@ -164,6 +165,7 @@ def test_a_worker_of_ray_that_is_killed_changes_nothing(streams, ray, monkeypatc
     assert found == tables(streams, workers=1)
 
 
+@pytest.mark.slow  # test_ray_gives_the_same_tables
 @pytest.mark.filterwarnings("ignore")
 def test_a_task_that_kills_each_worker_of_ray_is_a_gap(streams, ray, monkeypatch):
     """After the tries it has, the part is missing, by name; the other streams are whole."""

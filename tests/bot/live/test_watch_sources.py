@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
+import pytest
 import yaml
 
 from bot.cli.watch import WallClock
@@ -281,6 +282,7 @@ def spinning(hangs):
             )
 
 
+@pytest.mark.slow  # kb/hangs/test_votes.py
 def test_gpus_that_spin_while_nothing_moves_are_a_vote(known, tmp_path):
     """With a real Prometheus and silent logs: called, stored in the bundle, and the same vote from there."""
     needed()

@@ -147,6 +147,7 @@ def test_what_is_no_pack_is_reported(tmp_path: Path, data: bytes) -> None:
         contents(tmp_path / "p.tar.zst")
 
 
+@pytest.mark.slow  # test_what_is_packed_comes_out_again
 def test_memory_stays_small(tmp_path: Path) -> None:
     """A bundle of 256 MB is packed, looked through and unpacked in a process that may not have so much."""
     folder = tmp_path / "large"

@@ -204,6 +204,7 @@ def test_masking_keeps_length_and_line_ends_and_is_done_once(text):
     assert masked == redact(masked)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     "piece",
     [

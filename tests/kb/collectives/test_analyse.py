@@ -403,6 +403,7 @@ def test_hostile_numbers_are_bounded():
     assert len(lane.states) < 200
 
 
+@pytest.mark.slow  # the other tests of the module
 def test_work_grows_with_ranks_not_with_their_square():
     """Two thousand ranks in one group, each a number behind the next, are judged with one edge per rank."""
     made = world(2000, lambda rank: [op("0", seq, "started") for seq in range(rank + 1, rank + 3)])

@@ -209,6 +209,7 @@ def test_jobs_are_found_by_their_field() -> None:
     assert double.open == set()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("flavour", "name"),
     [("elasticsearch", "lab-disk-full"), ("elasticsearch", "lab-killed"), ("opensearch", "lab-killed")],

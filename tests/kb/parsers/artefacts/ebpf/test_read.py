@@ -323,6 +323,7 @@ def test_odd_values_do_no_harm():
     assert all(not series_item.buckets for series_item in reading.series)
 
 
+@pytest.mark.slow  # test_long_odd_lines_take_no_time
 def test_output_without_end_is_bounded():
     """Too many lines, series or events are cut, and the gap says so."""
     many = "".join(f"p{at};a;b 5\n" for at in range(30_000)).encode()
