@@ -196,7 +196,7 @@ def silence(
     phase = phase or phase_of(facts, now, limits, timeout)
     slow = late if late >= limits.late_least else 0.0
     ceiling = _ceiling(gap, phase, limits, timeout) + slow
-    detail += f"; up to {ceiling:.0f} s is usual"
+    detail += f"; the limit is {ceiling:.0f} s"
     known = [f"99 % of its steps follow within {gap:.1f} s"] if gap is not None else []
     known += [f"its lines arrive up to {slow:.0f} s late"] if slow else []
     known += [f"it is {phase.name}"] if phase.name else []

@@ -72,7 +72,8 @@ class Chart:
     A value lies in the middle of its column: with a column per step, `start` is half a step before the first one. Times
     are seconds since the epoch.
 
-    `lines`: outlying ones first; `median`, `low`, `high`: of all `rows`, if there are enough; `at`: the failing step,
+    `lines`: outlying ones first; `median`: of all `rows`, if there are enough; `low`, `high`: the limits within which 90 % of
+    those lie that do not stand out; `at`: the failing step,
     the step from which a suspect left the others, or the time at which the failure first showed.
     """
 
@@ -304,7 +305,8 @@ def _chart(  # noqa: PLR0917 - what a chart is made of
     odd = _standing_out(kept, suspects)
     rest = [index for index in range(len(kept)) if index not in odd]
     shown = [*odd, *(rest if len(kept) <= lines else [])]
-    middle, low, high = _band([row.values for row in kept]) if len(kept) >= LEAST else ((), (), ())
+    others = [kept[index].values for index in rest]
+    low, high = _band(others if len(others) >= LEAST else [row.values for row in kept])
     return Chart(
         metric=cleaned(metric, NAME),
         title=cleaned(title, NAME),
@@ -314,9 +316,9 @@ def _chart(  # noqa: PLR0917 - what a chart is made of
         width=width,
         rows=len(kept),
         lines=tuple(_line(kept[index], odd.get(index, "")) for index in shown),
-        median=middle,
-        low=low,
-        high=high,
+        median=_rounded(_middle(np.stack([row.values for row in kept]), axis=0)) if len(kept) >= LEAST else (),
+        low=low if len(kept) >= LEAST else (),
+        high=high if len(kept) >= LEAST else (),
         at=at,
     )
 
@@ -382,13 +384,10 @@ def _middle(values: Floats, axis: int) -> Floats:
         return np.asarray(np.nanmedian(values, axis=axis), dtype=np.float64)
 
 
-_Band = tuple[tuple[float | None, ...], tuple[float | None, ...], tuple[float | None, ...]]
-
-
-def _band(rows: Sequence[Floats]) -> _Band:
-    """Return the median of all rows, and the limits within which 90 % of them lie."""
+def _band(rows: Sequence[Floats]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """Return the limits within which 90 % of the rows lie."""
     every = np.stack(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         low, high = np.nanpercentile(every, [5.0, 95.0], axis=0)
-    return _rounded(_middle(every, axis=0)), _rounded(low), _rounded(high)
+    return _rounded(low), _rounded(high)

@@ -123,7 +123,7 @@ def test_silence_votes_with_its_numbers() -> None:
     vote = silence(facts(log(steady())), START + 240 + 130, LIMITS)
     assert vote.vote == "yes"
     assert "130 s old" in vote.detail
-    assert "up to 120 s is usual" in vote.detail
+    assert "the limit is 120 s" in vote.detail
     assert "6.0 s" in vote.detail
     assert vote.since == START + 240
 

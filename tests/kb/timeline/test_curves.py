@@ -160,6 +160,15 @@ def test_many_ranks_are_a_median_with_a_band():
     assert all(low <= middle <= high for low, middle, high in zip(chart.low, chart.median, chart.high, strict=True))
 
 
+def test_the_band_is_that_of_the_others():
+    """One of a few ranks that is far away would else stretch it, as if the others varied."""
+    rows = [
+        log(rank, [5.0 if rank == 3 and at >= 30 else 1.0 for at in range(40)], field="compute") for rank in range(8)
+    ]
+    (chart,) = curves(Evidence(streams=tuple(rows)), report(Suspect("rank", rank=3))).charts
+    assert set(chart.low) == set(chart.high) == {1.0}
+
+
 def test_what_is_no_number_is_marked_and_never_drawn():
     """NaN, infinite, beyond any measurement."""
     evidence = Evidence(streams=(log(0, [1.0, 2.0, math.nan, 3.0, math.inf, 1e200]),))
