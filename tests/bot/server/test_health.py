@@ -159,6 +159,7 @@ def service(tmp_path, cache, known):
         yield port, running, tmp_path / "serve.log"
 
 
+@pytest.mark.slow  # test_the_figures_say_what_waits, test_serve.py
 def test_the_whole_service_tells_how_it_stands(service):
     """Metrics cover all processes; dead ones are reported and restarted; the log is JSON; SIGTERM leaves no folder."""
     port, running, log = service

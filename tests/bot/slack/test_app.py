@@ -231,6 +231,7 @@ def test_a_form_with_faults_says_so_beside_the_fields(play):
     assert "At most 200 nodes" in view.errors["nodes"]
 
 
+@pytest.mark.slow  # cli/test_mutes.py, test_automatic.py
 def test_mute(play):
     """A rule is muted in this channel for a day; the message says so."""
     play.diagnose()
@@ -519,6 +520,7 @@ def test_rights(tmp_path, known, monkeypatch):
         ]
 
 
+@pytest.mark.slow  # incidents/test_lifecycle.py
 def test_a_reminder(play):
     """The requester is asked once, the next working day at ten. The reminder can be postponed, dismissed, or made moot by a close-out."""
     from datetime import timedelta

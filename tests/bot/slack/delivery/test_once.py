@@ -108,6 +108,7 @@ def test_every_gesture_once(play, tmp_path):
     assert all(call.status == 200 for call in play.workspace.traffic)
 
 
+@pytest.mark.slow  # test_every_gesture_once
 def test_at_the_same_moment(play, tmp_path, known):
     """Many people act at once, everything twice, with two workers and two senders."""
     jobs = [f"job-{number}" for number in range(4)]

@@ -137,6 +137,7 @@ def test_long_lists_say_how_many_are_left_out():
     assert "… and 3 more\n" in read(held_back([Held(f"j{n}", "x") for n in range(13)]).blocks)
 
 
+@pytest.mark.slow  # forms/test_close_out.py, test_hostile_reports_break_no_limit_mention_nobody_and_keep_their_secrets
 def test_notices_of_hostile_texts_fit():
     """Whatever the names and messages of jobs, sources and errors."""
     chance = Random(17)

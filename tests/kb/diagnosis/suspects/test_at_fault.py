@@ -621,6 +621,7 @@ def test_odd_lines_name_at_most_so_many(line) -> None:
     assert all(suspect.rank is None or 0 <= suspect.rank < 8 for two in report.diagnoses for suspect in two.suspects)
 
 
+@pytest.mark.slow  # the other tests of the module
 def test_thousands_of_ranks_take_no_long_time() -> None:
     """A log a rank; nearly all wait."""
     ranks = 4000
