@@ -59,6 +59,38 @@ def test_a_clean_up_after_a_refused_peer_access_takes_no_node_away(engine: Match
     assert not report.decision.exclude
 
 
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("watchdog: BUG: soft lockup - CPU#31 stuck for 26s! [kworker/31:2:771]", "host_hardware"),
+        ("rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", "host_hardware"),
+        ("nvme nvme2: I/O tag 41 (b029) opcode 0x2 (I/O Cmd) QID 9 timeout, aborting req_op:READ(0)", "host_hardware"),
+        ("amdgpu 0000:85:00.0: amdgpu: RAS records:260 exceed threshold:256", "gpu_memory_ecc"),
+        ("node-a:7120:7388 [1] NCCL WARN Could not find rev link for 2/7 -> 1/3", "gpu_peer_path"),
+    ],
+)
+def test_what_a_node_survives_takes_no_node_away(engine: Matcher, line: str, fault: str) -> None:
+    """The kernel, the driver or the vendor says that the node goes on; the cause of the end lies elsewhere."""
+    report = report_on(engine, "node-a.dmesg.log", f"[8812.220114] {line}\n")
+    assert report.diagnoses[0].fault == fault
+    assert report.decision.advice == "fix_first"
+    assert not report.decision.exclude
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "critical target error, dev sdb, sector 2048 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2",
+        "mlx5_core 0000:9a:00.0: mlx5_sync_reset_now_event:610:(pid 88): Sync Reset now. Device is going to reset.",
+        "mlx5_core 0000:9a:00.0: Health issue observed, firmware internal error, severity(6) INFO:",
+        "amdgpu 0000:85:00.0: amdgpu: socket: 1, die: 0, 1 new deferred hardware errors detected in umc block",
+    ],
+)
+def test_what_is_no_fault_is_not_named(engine: Matcher, line: str) -> None:
+    """A command that a disk does not know, a reset that was asked for, a report of no weight."""
+    assert not report_on(engine, "node-a.dmesg.log", f"[8812.220114] {line}\n").diagnoses
+
+
 def test_a_bus_error_is_shared_memory_only_where_a_line_says_so(engine: Matcher) -> None:
     """The signal has several reasons; a loader's own message has one."""
     signal = "[node-a:4410] Signal: Bus error (7)\n"
