@@ -77,7 +77,7 @@ BAD = {
 }
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_dump_is_a_gap(name, known, tmp_path):
     """The report names what is wrong with it, and still names the rank that stopped."""

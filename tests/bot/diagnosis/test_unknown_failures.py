@@ -23,7 +23,7 @@ def diagnosed(known: Knowledge, scene: Scene, folder: Path) -> Report:
     return diagnose_paths(known, [folder / "logs"], workers=1).report
 
 
-@pytest.mark.quick("hangs-after-its-error", "own-exception-gloo", "java", "merged-json")
+@pytest.mark.quick("own-exception-gloo", "merged-json")
 @pytest.mark.parametrize("name", SCENES)
 def test_an_unknown_first_cause_leads(known, tmp_path, name) -> None:
     """Its rank is named, its own lines are quoted, and the symptoms that it explains are folded under it."""

@@ -104,6 +104,7 @@ def statements(ledger):
     return next(seen)
 
 
+@pytest.mark.slow  # test_two_at_once
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the dead do not close their cursors
 def test_whoever_dies_is_followed(ledger):
     """Killed before each statement in turn, another takes it up after its lease: one message, with all that belongs to it."""

@@ -70,6 +70,7 @@ def test_dumps_that_appear_are_a_vote_and_name_the_rank(known, tmp_path):
     assert again.diagnoses[0].suspects[0].rank == 2
 
 
+@pytest.mark.slow  # test_dumps_that_appear_are_a_vote_and_name_the_rank
 def test_a_dump_of_a_job_that_goes_on_grows_no_older(known, tmp_path):
     """What was pending when a healthy rank was dumped is not pending for minutes later."""
     job = Job(tmp_path / "logs")

@@ -101,6 +101,7 @@ def test_the_same_failure_again_is_counted_in_place(play):
     assert "2 times" in text_of(answer)
 
 
+@pytest.mark.slow  # policy/test_notifications.py
 def test_a_channel_gets_no_more_than_its_share(play):
     """Further failures are listed in one message, which grows."""
     for number in range(6):
@@ -140,6 +141,7 @@ def test_one_who_asks_meanwhile_and_the_channel_both_have_it(play):
     assert len(play.answers(OTHER)) == 1
 
 
+@pytest.mark.slow  # policy/test_notifications.py
 def test_quiet_start(tmp_path, known, monkeypatch):
     """During the rollout everything goes to one channel, without mentions."""
     quiet = TENANT + f"    quiet: {{channel: {OTHER}, close_outs: 1, precision: 0.1}}\n"
@@ -155,6 +157,7 @@ def test_quiet_start(tmp_path, known, monkeypatch):
         assert "llm-13b" in only(play.answers()).text
 
 
+@pytest.mark.slow  # messages/test_lists.py, learning/test_outcomes.py
 def test_a_rule_that_is_often_wrong_is_marked_until_it_was_looked_at(tmp_path, known, monkeypatch):
     """After three wrong answers; the review of an admin removes the mark."""
     tenant = f"    verbs: {{admin: [{GRACE}]}}\n    bar: {{precision: 0.7, close_outs: 3}}\n"

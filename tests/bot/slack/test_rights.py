@@ -66,6 +66,7 @@ def test_nobody_passes_who_may_not(stage: Scene, kind: str) -> None:
     assert {oracle.may(case) for case in numbered} == {True, False}
 
 
+@pytest.mark.slow  # test_nobody_passes_who_may_not
 def test_the_walk_finds_a_hole(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rights are not asked for, the walk says so for each way in."""
     monkeypatch.setattr(AccessControl, "allow", lambda self, person, *_: self.tenants_of(person)[0])

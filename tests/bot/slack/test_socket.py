@@ -58,6 +58,7 @@ def test_from_a_command_to_a_closed_incident(tmp_path, known, monkeypatch):
         assert "closed" in text_of(only(play.answers()))
 
 
+@pytest.mark.slow  # test_from_a_command_to_a_closed_incident, fakeslack/test_socket_mode.py
 def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
     """Each replica gets one delivery; one of them has the effect."""
     with linked(tmp_path, known, monkeypatch, replicas=2, duplicate=True) as (play, _):

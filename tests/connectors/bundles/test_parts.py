@@ -258,7 +258,7 @@ PLACES = (
 )
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("what", HOSTILE)
 def test_garbage_is_a_gap_and_nothing_breaks(tmp_path: Path, known: Knowledge, what: str) -> None:
     """Every part filled with rubbish: nothing is raised, nothing is found, and at least one part in two says why."""

@@ -49,7 +49,7 @@ def bundle(folder, ranks=8, silent=2, *, minutes=30, early=10, merged=False, pac
     return folder
 
 
-@pytest.mark.quick("lab-rate", "lab-slow-rank-tensor", "lab-well-paused", "lab-disk-full-native")
+@pytest.mark.quick("lab-rate", "lab-disk-full-native")
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda item: item.name)
 def test_the_first_of_the_ranking_is_the_first_row(known, folder):
     """In recorded incidents, the suspects of the first diagnosis are the top rows; the JSON is small and reproducible."""

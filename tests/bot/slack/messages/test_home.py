@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from bot.slack.messages.home import home
 from bot.slack.messages.lists import ClusterState, ConnectorState, ListedIncident
 from tests.support.block_limits import faults_of_view
@@ -43,6 +45,7 @@ def test_an_empty_home_tab_says_so():
     assert ("No incidents yet.\n" in told, "No cluster is configured.\n" in told) == (True, True)
 
 
+@pytest.mark.slow  # test_hostile_reports_break_no_limit_mention_nobody_and_keep_their_secrets
 def test_home_tabs_of_hostile_texts_fit():
     """Any number of incidents, clusters and sources."""
     chance = Random(13)
