@@ -342,7 +342,7 @@ class PatternLookup:
 
         signals = tuple(
             self._structure_signal(key, rank.stream, rank.timeout, dict(rank.captures))
-            for rank in collectives_differ(timeouts)
+            for rank in collectives_differ(timeouts, self.facts.structures("watchdog_status"))
         )
         return PatternResult(len(signals), signals, {signal.resource.rank: 1 for signal in signals})
 

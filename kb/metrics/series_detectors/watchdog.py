@@ -10,6 +10,18 @@ from kb.report import ranges
 from kb.values import dataclass
 
 _POINT_TO_POINT = ("SEND", "RECV", "COALESCED")
+# no rank completes these before every rank has taken part
+_NEED_ALL = (
+    "ALLREDUCE",
+    "ALLREDUCE_COALESCED",
+    "_ALLGATHER_BASE",
+    "ALLGATHER",
+    "_REDUCE_SCATTER_BASE",
+    "REDUCE_SCATTER",
+    "ALLTOALL",
+    "ALLTOALL_BASE",
+    "BARRIER",
+)
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")  # all ranks pass as much
 
 
@@ -86,12 +98,19 @@ class DifferingRank:
     captures: tuple[tuple[str, str], ...]
 
 
-def collectives_differ(timeouts: Sequence[tuple[int, Structure]]) -> tuple[DifferingRank, ...]:
+def collectives_differ(
+    timeouts: Sequence[tuple[int, Structure]], statuses: Sequence[tuple[int, Structure]] = ()
+) -> tuple[DifferingRank, ...]:
     """Return the ranks whose watchdogs report another operation or size under a number than the other ranks of the group.
 
     `timeouts`: the collectives that ranks report as timed out. If one collective is the usual one, only the ranks with others are
-    returned. Lines that name no group count as one group if each rank reports one number.
+    returned. Lines that name no group count as one group if each rank reports one number. `statuses`: "last enqueued, last completed",
+    which tell of ranks that wait under different numbers whether they can have run the same collectives.
     """
+    return _under_one_number(timeouts) or _passed_by(timeouts, statuses)
+
+
+def _under_one_number(timeouts: Sequence[tuple[int, Structure]]) -> tuple[DifferingRank, ...]:
     groups: dict[str, dict[int, tuple[int, Structure]]] = {}
     several: set[str] = set()
     for stream, item in timeouts:
@@ -108,6 +127,42 @@ def collectives_differ(timeouts: Sequence[tuple[int, Structure]]) -> tuple[Diffe
         for number in sorted({str(item.fields.get("seq")) for _, item in ranks.values()})
         for found in _differing({rank: at for rank, at in ranks.items() if str(at[1].fields.get("seq")) == number})
     )
+
+
+def _passed_by(
+    timeouts: Sequence[tuple[int, Structure]], statuses: Sequence[tuple[int, Structure]]
+) -> tuple[DifferingRank, ...]:
+    """Return the rank that waits in a collective which another rank of the group, by its status, completed, and more after it.
+
+    No rank completes such a collective without all others, so the two did not run the same ones under the same numbers. The two must
+    wait in different operations, too: else a rank may have completed the last that it shares with the one left behind.
+    """
+    waits: dict[tuple[int, int], tuple[int, Structure]] = {}
+    for stream, item in timeouts:
+        rank, number = _rank(item), _parse_int(item.fields.get("seq"))
+        if rank is not None and number is not None:
+            waits.setdefault((rank, number), (stream, item))
+    groups: dict[str, dict[int, int]] = {}
+    for _, item in statuses:
+        rank, completed = _rank(item), _parse_int(item.fields.get("completed"))
+        if rank is not None and completed is not None and (rank, completed + 1) in waits:
+            groups.setdefault(str(item.fields.get("pg") or ""), {}).setdefault(rank, completed + 1)
+    for group, numbers in groups.items():
+        first, last = min(numbers, key=numbers.__getitem__), max(numbers, key=numbers.__getitem__)
+        early, late = waits[first, numbers[first]], waits[last, numbers[last]]
+        operations = [str(item.fields.get("op")) for _, item in (early, late)]
+        if (
+            group
+            and numbers[last] - numbers[first] > 1
+            and len(set(operations)) == 2
+            and set(operations) <= {*_NEED_ALL}
+        ):
+            both = " and ".join(
+                f"rank {rank} in {operation} {numbers[rank]}"
+                for rank, operation in zip((first, last), operations, strict=True)
+            )
+            return (DifferingRank(*early, (("differing", f"rank {first}"), ("collectives", both))),)
+    return ()
 
 
 def _differing(ranks: Mapping[int, tuple[int, Structure]]) -> list[DifferingRank]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -1044,3 +1045,32 @@ def test_of_two_ranks_neither_is_the_odd_one() -> None:
 def test_timeouts_that_show_no_difference(timeouts: list[tuple[int, Structure]]) -> None:
     """The same collective, other groups or numbers, or sizes that may differ."""
     assert collectives_differ(timeouts) == ()
+
+
+def passed_by(
+    *, op: str = "_ALLGATHER_BASE", at: int = 126, pg: str = "0"
+) -> tuple[list[tuple[int, Structure]], list[tuple[int, Structure]]]:
+    """Rank 0 waits in an all-reduce, number 122; rank 1 has completed that number and waits in a later one."""
+    timeouts = [sized(0, 9, seq=122, pg=""), sized(1, 9, seq=at, op=op, pg="")]
+    return timeouts, [status(0, 127, 121, pg), status(1, 128, at - 1, pg)]
+
+
+def test_a_rank_that_completed_the_number_of_another_ran_other_collectives() -> None:
+    """None of them completes without all ranks; the statuses name the group that the timeouts do not."""
+    timeouts, statuses = passed_by()
+    (found,) = collectives_differ(timeouts, statuses)
+    assert dict(found.captures) == {
+        "differing": "rank 0",
+        "collectives": "rank 0 in ALLREDUCE 122 and rank 1 in _ALLGATHER_BASE 126",
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"op": "ALLREDUCE"}, {"op": "BROADCAST"}, {"at": 123}, {"pg": ""}],
+    ids=["same operation", "one that a rank completes alone", "the next one", "unknown group"],
+)
+def test_what_may_be_a_rank_left_behind(change: dict[str, Any]) -> None:
+    """Then the order of the collectives may be the same on all."""
+    timeouts, statuses = passed_by(**change)
+    assert collectives_differ(timeouts, statuses) == ()
