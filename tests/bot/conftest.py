@@ -211,3 +211,4 @@ def browser(one_chromium):
     one_chromium.get("about:blank")
     one_chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     one_chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    one_chromium.get_log("browser")
