@@ -33,6 +33,8 @@ def owner(best: Finding, rulebook: Rulebook) -> str:
     usual = rulebook.owners.get(best.fault.domain, "none")
     if told := (best.row and best.row.owner) or best.rule.owner:
         return told
+    if best.captures.get("endpoint") == "loopback":
+        return "user"  # no network lies between
     if best.fault.owner and usual == "platform" and _installed_by_site(best):
         return usual
     return best.fault.owner or usual

@@ -208,7 +208,8 @@ def listed(best: Finding) -> tuple[Advice, str]:
             return part.advice, best.fill(part.because or best.fault.title)
     if best.is_symptom and not best.fault.symptom:
         return "fix_first", _SYMPTOM
-    return best.fault.advice, best.fill(best.fault.because or best.fault.title)
+    own_node = best.fault.advice == "wait" and best.captures.get("endpoint") == "loopback"  # nothing outside has to end
+    return "fix_first" if own_node else best.fault.advice, best.fill(best.fault.because or best.fault.title)
 
 
 def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...]:

@@ -83,6 +83,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "install_error": (),  # its first error that passes on no other one
     "conflict": (),  # what pip said of the package that does not fit
     "service": (),  # the host of the address that the line names first, such as "huggingface.co"
+    "endpoint": ("loopback",),  # the address that the line names first is the node's own, such as 127.0.0.1:8080
     "url": (),  # for which a server answered that it has nothing there (404)
     "repository": (),  # of the model hub, such as "org/model"
     "named": (),  # what that message names, in quotes or as an option or variable, such as "--rdzv_id" or "lr and eps"

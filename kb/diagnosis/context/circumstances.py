@@ -36,6 +36,7 @@ OF_LINE = frozenset(
         "says",
         "named",
         "service",
+        "endpoint",
         "url",
         "repository",
         "shapes",

@@ -43,8 +43,9 @@ _DEVICE = lazy_compile(
     r"|\bhabanalabs (?P<gaudi>hl\d{1,2})\b|(?<![\w:])(?P<bus>[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d) (?:VGA compatible|3D|Display|Processing)\b"
 )
 _SERVICE = lazy_compile(
-    r"\bhttps?://(?:[^/@\s\"']{1,80}@)?([\w.-]{1,120}(?::\d{2,5})?)|\bhost=[\"']([\w.-]{1,120})[\"'], port="
+    r"\bhttps?://(?:[^/@\s\"']{1,80}@)?([\w.-]{1,120}(?::\d{1,5})?)|\bhost=[\"']([\w.-]{1,120})[\"'], port="
 )
+_LOOPBACK = lazy_compile(r"(?i)(?:localhost(?:\.localdomain)?|127(?:\.\d{1,3}){3})(?::\d{1,5})?")
 _REPOSITORY = lazy_compile(
     r"\bhttps?://huggingface\.co/(?:api/)?(?:datasets/|models/|spaces/)?([\w.-]{1,80}/[\w.-]{1,80}?)(?=/|[.\s\"')]|$)"
     r"|\b(?:repo|model|dataset) [\"']?([\w.-]{1,80}/[\w.-]{1,80}\w)[\"']? is (?:gated|restricted)"
@@ -110,6 +111,8 @@ def of_lines(signals: Sequence[Signal], asked: AbstractSet[str]) -> Mapping[str,
     for name, shown in _NAMED:
         if name in asked and (stated := shown.findall(first.line) or shown.findall(text)):
             found[name] = max(stated[-1]) if name == "path" else _first(stated[0])  # of a copy, the target
+    if "endpoint" in asked and (services := _SERVICE.findall(first.line) or _SERVICE.findall(text)):
+        found["endpoint"] = "loopback" if _LOOPBACK.fullmatch(_first(services[0])) else ""
     if "sender_uid" in asked:
         found["sender_uid"] = _sender(first.captures.get("address", ""))
     for name, stated_by in (
