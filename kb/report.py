@@ -99,7 +99,8 @@ class Diagnosis:
     """A fault and its explanation. `rank` is its place in the list, from 1.
 
     `rule` is empty for an unknown failure, which no rule explains. `first_seen_own`: whether `first_seen` is the time of
-    its own lines; else, it is that of a line before them, and the fault was seen no earlier. `lies_in`: what is at fault
+    its own lines; else, it is that of a line before them, and the fault was seen no earlier. `first_seen_reported`: whether it
+    is when a launcher noticed the end of the process, and the fault was seen no later. `lies_in`: what is at fault
     where that is no rank, node or GPU, such as the settings of the job; the suspects are then only where it was seen. Empty
     if a suspect is accused, or if it is unknown.
     `epoch`, `epoch_iteration`, `epoch_iterations`: in place of `iteration`, the last position within an epoch before it, if
@@ -119,6 +120,7 @@ class Diagnosis:
     suspects: tuple[Suspect, ...] = ()
     first_seen: float | None = None
     first_seen_own: bool = True
+    first_seen_reported: bool = False
     stage: str | None = None
     iteration: int | None = None
     evidence: tuple[EvidenceItem, ...] = ()

@@ -137,7 +137,8 @@ def place(diagnosis: Diagnosis, zone: TimeZone = "utc") -> Iterator[str]:
     elif diagnosis.epoch_iteration is not None:
         yield f"{after}iteration {within_epoch(diagnosis)}"
     if diagnosis.first_seen is not None:
-        yield f"{'first seen' if diagnosis.first_seen_own else 'no earlier than'} {clock(diagnosis.first_seen, zone)}"
+        when = "first seen" if diagnosis.first_seen_own else "no earlier than"
+        yield f"{'no later than' if diagnosis.first_seen_reported else when} {clock(diagnosis.first_seen, zone)}"
 
 
 def source(item: EvidenceItem) -> str:

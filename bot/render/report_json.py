@@ -324,6 +324,7 @@ MEANING: Mapping[str, str] = {
     "Diagnosis.suspects": "Who is suspected, most likely first; where `lies_in` has text, only where the fault was seen.",
     "Diagnosis.first_seen": "When it was first seen.",
     "Diagnosis.first_seen_own": "Whether that is the time of its own lines; if not, it is that of a line before them, and it happened no earlier.",
+    "Diagnosis.first_seen_reported": "Whether that is when a launcher noticed the end of the process; then it happened no later.",
     "Diagnosis.stage": "Stage of the run at that time.",
     "Diagnosis.iteration": "Iteration of the run at that time; null if the log only counts within epochs.",
     "Diagnosis.epoch": "Its epoch at that time, if the log only counts within epochs and numbers them.",

@@ -19,7 +19,7 @@ from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.log.chained_exceptions import structure_start
 from kb.facts.topology import Place, Places
 from kb.model import Resource, Structure
-from kb.parsers.logs.error_lines import error_level, is_traceback_line, message_of
+from kb.parsers.logs.error_lines import behind_bar, error_level, is_traceback_line, message_of
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
 from kb.parsers.logs.speakers import speaker
@@ -136,7 +136,7 @@ class BadEvents:
             for at, line in tail_lines(stream.summary):
                 if not line.strip() or stream.in_traceback(at):
                     continue
-                raw = line.encode("utf-8", "replace")[:2048]
+                raw = behind_bar(line.encode("utf-8", "replace")[:2048])
                 prefix = peel(raw)
                 message = raw[prefix.end :].decode("utf-8", "replace")
                 who = filled_resource(own, speaker(raw, prefix))

@@ -32,7 +32,7 @@ from kb.diagnosis.said import as_far_as_likely, cause_of, impact_of, with_words_
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.commands import filled, library_in, on_windows, slurm_job, with_hints
-from kb.diagnosis.suspects.end_time import end_time
+from kb.diagnosis.suspects.end_time import first_seen
 from kb.diagnosis.suspects.late import last_said
 from kb.diagnosis.suspects.launcher import of_last_attempt
 from kb.diagnosis.suspects.missing import JobLayout
@@ -54,7 +54,7 @@ from kb.facts.completion.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.gpus import rank_count
 from kb.facts.history import History
-from kb.facts.job_facts import LAUNCHER_KINDS, Facts
+from kb.facts.job_facts import Facts
 from kb.facts.scheduler_state import stop_reason
 from kb.facts.topology import Places
 from kb.model import Attempt, Phase, ProgressPoint, Stage, Structure, Verdict
@@ -251,13 +251,7 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
 
 def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts, state: Phase) -> Diagnosis:
     ranked, best = told.ranked, told.ranked.best
-    seen = [s for s in best.signals if s.timed or s.kind not in LAUNCHER_KINDS]  # launchers notice an end after it
-    times = [(s.time, not s.timed) for s in seen if s.time is not None]
-    first, borrowed = min(times, default=(None, False))
-    if borrowed and len(times) < len(best.signals):  # those without any time may be older
-        first = None
-    if first is None and (ended := end_time(best, facts)) is not None:
-        first, borrowed = ended, False
+    seen = first_seen(best, facts)
     said = [signal.line for signal in best.signals]
     names = facts.evidence.job.id or slurm_job(said), package_of(said), library_in(said[:1])
     lies = "" if is_accused(told.suspects, best) else lies_in(best)
@@ -275,8 +269,9 @@ def _diagnosis(rulebook: Rulebook, place: int, told: _Told, facts: Facts, state:
         reasons=ranked.reasons,
         traits=ranked.traits,
         suspects=told.suspects,
-        first_seen=first,
-        first_seen_own=not borrowed,
+        first_seen=seen.time,
+        first_seen_own=seen.own,
+        first_seen_reported=seen.reported,
         stage=told.stage,
         iteration=told.iteration,
         evidence=told.quoted,

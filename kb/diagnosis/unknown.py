@@ -173,7 +173,7 @@ def _signal(found: Unexplained, offset: int, line: str) -> Signal:
         line,
         "exception" if event.kind == "exception" else "line",
         replace(event.resource, rank=event.place.rank, node=event.place.node or event.resource.node),
-        event.time,
+        event.time if event.timed or event.kind != "exit" else None,  # a launcher's line may follow the end by far
         {
             "why": found.named
             or ("the first to report trouble" if found.leads else "reports trouble that no rule explains")
@@ -199,13 +199,14 @@ def _summary(found: Unexplained) -> str:
     if found.event.kind in ("end", "exit"):
         name = found.event.name  # of the signal, or the exit status
         status = f"{name} ended it" if name.startswith("SIG") else f"it exited with status {name}" if name else ""
-        last = f"its last line: {said}" if found.event.kind == "end" else "it left no message"
+        last = f"its last line: {said}" if found.event.kind == "end" else "no message of its own was found"
         return before + "; ".join(part for part in (status, last) if part)
     return f"{before}{said}"
 
 
 def _reasons(found: Unexplained) -> tuple[str, ...]:
-    order = "it came before every known symptom" if found.lead else ""
+    dated = bool(found.lead) and found.exact and found.event.timed
+    order = "it came before every known symptom" if found.leads or dated else ""
     return tuple(reason for reason in (order, found.named, "no rule explains it") if reason)
 
 

@@ -91,6 +91,11 @@ def message_of(line: str) -> str:
     return _message(line).strip()
 
 
+def behind_bar(line: bytes) -> bytes:
+    """Return the text that is glued to a progress bar, or the whole line if there is no bar or nothing behind it."""
+    return _BAR_BEFORE.sub(b"", line) if b"%|" in line else line
+
+
 def message_in_record(record: bytes) -> bytes | None:
     """Return the message of a JSON record as it is there, escaped; None if it has none."""
     found = _JSON_MESSAGE.search(plain(record))

@@ -292,15 +292,15 @@ def test_a_rank_of_another_job_has_no_suspect_in_this_ones_launcher(rank: int, t
 def test_the_launcher_tells_when_it_failed_where_no_line_does() -> None:
     """Its table has a time; a line with a time of its own keeps it, and a process that aborted did not raise."""
 
-    def first_seen(text: str) -> tuple[float | None, bool]:
+    def first_seen(text: str) -> tuple[float | None, bool, bool]:
         (first, *_) = diagnose(Evidence(streams=(scanned(text, BOOK, ref("logs/a.log")),)), BOOK).diagnoses
-        return first.first_seen, first.first_seen_own
+        return first.first_seen, first.first_seen_own, first.first_seen_reported
 
     told = datetime(2027, 2, 9, 17, 40, 8, tzinfo=UTC).timestamp()
-    assert first_seen(KEY + block([(3, 1, "cn-a1")])) == (told, True)
-    assert first_seen(KEY + block([(3, -6, "cn-a1")])) == (None, True)
+    assert first_seen(KEY + block([(3, 1, "cn-a1")])) == (told, True, True)
+    assert first_seen(KEY + block([(3, -6, "cn-a1")])) == (None, True, False)
     stamped = "".join(f"2027-02-09 17:39:00 {line}\n" for line in KEY.splitlines())
-    assert first_seen(stamped + block([(3, 1, "cn-a1")])) == (told - 68, True)
+    assert first_seen(stamped + block([(3, 1, "cn-a1")])) == (told - 68, True, False)
 
 
 def test_lsf_tells_when_it_ended_a_job() -> None:
