@@ -24,6 +24,7 @@ from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
 from kb.anomalies.time.failed_step import as_logged
+from kb.anomalies.time.stage import INTERLUDES
 from kb.diagnosis.endings import LAST_LINES
 from kb.diagnosis.engine import identified
 from kb.diagnosis.quotes import SHOWN_LINES
@@ -166,12 +167,16 @@ def with_new_lines(more: Indicators, found: RunFindings) -> Indicators:
 def without_estimates(more: Indicators, report: Report) -> Indicators:
     """Return indicators whose stage is that of the failure's own lines, if they show one, for these say more than an estimate.
 
+    An estimate that the progress of the run contradicts, or that only an earlier save or evaluation suggests, is left out.
     Of a known failure without a logged step, no step is estimated: the number may count something else. Where steps
     are logged, the last one is told, not an estimate.
     """
     stage = report.diagnoses[0].stage if report.diagnoses else None
     if stage and more.stages:
         more = replace(more, stages=(Indicator(stage, "the stage of the failure"),))
+    elif more.stages and more.stages[0].what != report.progress.stage:
+        over = report.progress.stage is not None or more.stages[0].what in INTERLUDES
+        more = replace(more, stages=() if over else more.stages)
     if report.verdict == "fault" and report.progress.last_iteration is None:
         return replace(more, stages=more.stages if stage else (), iterations=())
     return replace(more, iterations=as_logged(more.iterations, report.progress))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kb.anomalies.core.run import JOB, RunProfile
-from kb.anomalies.nodes.evidence import node_evidence
+from kb.anomalies.nodes.evidence import NAMED_ONCE, node_evidence
 from kb.anomalies.nodes.grounds import NodeEvidence, is_of_a_line
 from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.nodes.turning_point import TurningPoint
@@ -81,7 +81,8 @@ def _odd(node: str, evidence: NodeEvidence, worth: float) -> OddNode:
     best = sorted(evidence.worth, key=lambda ground: (-WEIGHTS[ground] * evidence.worth[ground], ground))
     strong = [ground for ground in best[:2] if WEIGHTS[ground] * evidence.worth[ground] * 4 >= worth]
     whys = list(dict.fromkeys(evidence.why[ground].why for ground in strong or best[:1]))
-    words = "; ".join(why for why in whys if f"{why} new line" not in whys)  # the same, and more
+    told = [why for why in whys if why != NAMED_ONCE] or whys
+    words = "; ".join(why for why in told if f"{why} new line" not in told)  # the same, and more
     events = dict.fromkeys(name for ground in strong or best[:1] for name in evidence.why[ground].events)
     return replace(evidence.why[best[0]], node=node, score=min(1.0, worth / FULL), why=words, events=tuple(events))
 

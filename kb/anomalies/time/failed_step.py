@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kb.report import Indicator, Progress
 
-ESTIMATED = "estimated step of the failure"
+ESTIMATED = "estimate by the steps that were read; the failure may be later"
 TURNED = "the step from which on it changed"
 LAST_LOGGED = "last logged step; the failure is at it or later"
 
