@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from kb.facts.steps.training_series import BAR, RESTARTS
+from kb.facts.steps.training_series import BAR, KERAS, RESTARTS
 from kb.model import ProgressPoint
 from kb.scanning.summary import StageMark
 
-KERAS = "keras"
 # Formats whose lines give the epoch and the place in it: `Epoch: [3][ 120/5000]`.
 _IN_EPOCH = frozenset({"epoch_brackets", "train_brackets", "batch_brackets", "ltr", KERAS})
 LATE = 2  # number of an epoch that is not the first, counted from 0 or from 1

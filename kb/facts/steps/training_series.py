@@ -20,6 +20,7 @@ from kb.scanning.summary import Series, StageMark, StreamSummary
 from kb.values import dataclass
 
 BAR = "tqdm"
+KERAS = "keras"  # its bars count within an epoch
 MLPERF = "mlperf"
 LEAST_EPOCHS = 2  # lines whose step is the number of the epoch before it, from which on this is no chance
 RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another attempt in the same file
@@ -320,7 +321,7 @@ def _number_lines(points: list[ProgressPoint], *, thinned: bool) -> None:
     The trainer redraws its bar right after a line, at the step of that line. In a thinned series the neighbors may be
     far away; then the epoch of a line gives its step.
     """
-    places = [at for at, p in enumerate(points) if p.step is not None and not p.validation]
+    places = [at for at, p in enumerate(points) if p.step is not None and not p.validation and p.format != KERAS]
     if not places:
         return
     lines = [at for at, p in enumerate(points) if _belongs_to_a_step(p)]
