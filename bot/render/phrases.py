@@ -128,11 +128,12 @@ def voted(hang: Hang) -> str:
 
 
 def place(diagnosis: Diagnosis, zone: TimeZone = "utc") -> Iterator[str]:
-    """Stage, iteration and time of its first occurrence. Outside the training loop, the iteration is the last one before it."""
+    """Stage, iteration and time of its first occurrence; but for a change of a figure, the iteration is the last one logged before it."""
     if diagnosis.stage:
         yield f"stage {diagnosis.stage}"
-    after = "" if diagnosis.stage in (None, "iterating") else "after "
-    if diagnosis.iteration is not None and (diagnosis.iteration or not after):  # after 0, none was made
+    changed = bool(diagnosis.evidence) and diagnosis.evidence[0].kind == "series"
+    after = "after " if diagnosis.stage not in (None, "iterating") else "" if changed else "last logged "
+    if diagnosis.iteration is not None and (diagnosis.iteration or after != "after "):  # after 0, none was made
         yield f"{after}iteration {diagnosis.iteration}"
     elif diagnosis.epoch_iteration is not None:
         yield f"{after}iteration {within_epoch(diagnosis)}"

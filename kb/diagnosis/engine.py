@@ -91,7 +91,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     layout = JobLayout(facts, Places(facts), tuple(judged.findings))
     state = while_running(phase(verdict, ranked, facts, end), facts, ranked[0].best.rule if ranked else None)
     run = RunCircumstances(facts, layout.places)
-    told = [_told(item, layout, numbers, run, state) for item in ranked[:DIAGNOSES]]
+    told = [_told(item, layout, numbers, run, state, leads=place == 0) for place, item in enumerate(ranked[:DIAGNOSES])]
     done = progress(of_attempt(told[0].ranked.best.first, facts) if told else facts)
     diagnoses = as_far_as_likely(_diagnosis(rulebook, place, item, facts, state) for place, item in enumerate(told, 1))
     ranked = [*(item.ranked for item in told), *ranked[DIAGNOSES:]]
@@ -210,7 +210,9 @@ class _Told:
     within: tuple[ProgressPoint, int | None] | None = None
 
 
-def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircumstances, state: Phase) -> _Told:
+def _told(
+    ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircumstances, state: Phase, *, leads: bool
+) -> _Told:
     ranked = replace(ranked, findings=latest_first(ranked.findings, layout.facts))
     best, attempts = of_last_attempt(ranked.best, layout.facts)
     if told_of := best is not ranked.best:
@@ -223,7 +225,7 @@ def _told(ranked: Ranked, layout: JobLayout, numbers: Numbering, run: RunCircums
         ranked = replace(ranked, reasons=(*ranked.reasons, f"the script that started it went on for at least {went}"))
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
-    if (last := last_said(ranked, suspects, layout)) is not None:
+    if leads and (last := last_said(ranked, suspects, layout)) is not None:
         quoted = numbers.with_line(quoted, last, suspects[0])
     stage, step = place_of(ranked, layout.facts)
     best = with_words_of(ranked.findings[1:], _named(ranked.best, suspects))

@@ -93,6 +93,7 @@ _READS_DATA = lazy_compile(
     r"|torch/utils/data/(?:dataloader|sampler|distributed)\.py:\d{1,6} in __init__$"
     r"| in (?:build|get|make|create|prepare|load|setup)_(?:\w{1,30}_)?(?:data_?sets?|data_?loaders?|datamodule|dataset_\w{1,20}|data)$"
 )
+_PARSES = lazy_compile(r"/(?:yaml|ruamel|json5?|hjson|tomli?|tomllib|configparser)(?:/\S{1,60})?\.py:\d")  # of settings
 _BUILDS = lazy_compile(r":\d{1,6} in __init__$")
 _OF_DATA = lazy_compile(r"(?i)data_?(?:set|loader|module)|/data/")
 _READS_ARRAY = lazy_compile(r"/numpy/lib/\w{1,20}\.py:\d{1,6} in (?:load|loadtxt|genfromtxt|read_array)$")
@@ -171,7 +172,7 @@ def is_of_own_start(frames: Sequence[str]) -> bool:
 
 def _started(frame: str, *, reads: bool) -> Stage | None:
     """Return the stage of a start that a frame shows; None if it is no part of one. `reads`: a frame inside reads a file of data."""
-    if _READS_DATA.search(frame):
+    if _READS_DATA.search(frame) and not _PARSES.search(frame):
         return "data_load"
     if _PLACES_MODEL.search(frame):
         return "init"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
@@ -43,6 +44,9 @@ _RAN = lazy_compile(r"\s{0,8}Run time ?:\s{1,60}(\d{1,9}) sec")
 _TARGET = lazy_compile(
     r"\b(?i:(?:download|copy|extract|unpack|writ|sav)ing)\b.{1,300}? (?:to|into) [\"']?((?:/|\.{1,2}/|~/)[\w./~@%+=-]{1,200})"
 )
+_SOURCE = lazy_compile(
+    r"(?i)\b(?:restor|resum|load)(?:e|es|ed|ing)\b (?:(?:from|the|checkpoint|state|model|weights|training) ){0,4}[\"']?((?:[\w.~-]{0,80}/)[\w./~@%+=-]{1,200})"
+)
 
 
 def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mapping[str, str]:
@@ -72,7 +76,10 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
     if found.get("connection") == "timed_out" and shakes_hands(first, facts):
         found["connection"] = "tls"
     if "path" in asked and not found.get("path"):
-        found["path"] = _saved_to(first, facts) or _written_to(first, facts)
+        loads = best.fault.id == "checkpoint_load"
+        found["path"] = (
+            _named_above(first, facts, _SOURCE) if loads else _saved_to(first, facts) or _written_to(first, facts)
+        )
     found |= _of_few(best.captures.get("package"), first, facts, asked)
     return {name: value for name, value in found.items() if value}
 
@@ -130,9 +137,14 @@ def _saved_to(first: Signal, facts: Facts) -> str:
 
 def _written_to(first: Signal, facts: Facts) -> str:
     """Return the file that the last line before a finding names as the target of a download or a copy; empty without one."""
+    return _named_above(first, facts, _TARGET)
+
+
+def _named_above(first: Signal, facts: Facts, form: re.Pattern[str]) -> str:
+    """Return the file or folder that the last line of a form names before a finding; empty without one."""
     low = chain_span(first, facts)[0]
     near = lines_between(facts.streams[first.stream].summary, low - _NEAR, low)
-    named = [found[1] for _, line in near if (found := _TARGET.search(line)) is not None]
+    named = [found[1] for _, line in near if (found := form.search(line)) is not None]
     return named[-1].rstrip(".") if named else ""
 
 

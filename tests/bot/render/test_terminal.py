@@ -43,7 +43,7 @@ The fault stays with the node.
    Confidence likely
               The kernel names the GPU; it comes 31 s before any other failure;
               rule right in 41 of 44
-   Where      stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
+   Where      stage iterating, last logged iteration 1198, first seen 2026-03-01 12:00:13Z
    Evidence   logs/dmesg-gpu-017.log:812 (gpu-017)
                 NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off
                   the bus.

@@ -155,7 +155,9 @@ def _loss_of_label(label: bytes, step: int | None) -> float | None:
     return None if held_out or loss == 0.0 else loss
 
 
-_KERAS = lazy_compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:\[[=>.]{1,80}\]|\xe2\x94|- \d{1,7}s - )")
+_KERAS = lazy_compile(
+    rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:\[[=>.]{1,80}\]|\xe2\x94|- \d{1,7}s - )"
+)
 
 
 def read_keras(match: re.Match[bytes]) -> ProgressPoint | None:

@@ -42,7 +42,7 @@ Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 ---
 *1. A GPU fell off the bus* (gpu_fell_off_bus)
 *Confidence* likely. The kernel names the GPU; it comes 31 s before any other failure (rule xid-catalogue@3)
-*Where* stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
+*Where* stage iterating, last logged iteration 1198, first seen 2026-03-01 12:00:13Z
 logs/dmesg-gpu-017.log:812 (gpu-017) 2026-03-01 12:00:13Z
   | NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off the bus.
 logs/rank-7.log:40213 (rank 7)
