@@ -113,7 +113,7 @@ def test_outside_the_loop_the_iteration_is_the_last_one_before() -> None:
     (saving,) = report_of(steps + frames.format("save_checkpoint")).diagnoses
     assert list(place(saving)) == ["stage saving", "after iteration 10"]
     (iterating,) = report_of(steps + frames.format("train_step")).diagnoses
-    assert list(place(iterating)) == ["stage iterating", "iteration 10"]
+    assert list(place(iterating)) == ["stage iterating", "last logged iteration 10"]
 
 
 def test_a_model_that_is_called_under_a_launcher_shows_no_start() -> None:
