@@ -101,17 +101,6 @@ _CHECKPOINTS = (
         + _PATH
         + rb" {1,3}\((?:at )?(?:update|(?:global )?step|iter(?:ation)?) {0,12}(?P<iteration>\d{1,12})\)",
     ),
-    _form(
-        "save_end",
-        r"[Ss]av(?:e|ing) .{0,16}[0-9] took [0-9]",
-        rb"\b[Ss]av(?:e|ing) (?:@ ?|(?:at|of|for) )?(?:(?:global )?step |iter(?:ation)? )?(?P<iteration>\d{1,12}) took \d",
-    ),
-    # the answer to "saving..." above it, or on the same line
-    _form(
-        "save_end",
-        r"saved(?:,| in) [0-9.]+ ?m?s",
-        rb"(?:^|\.\.\. ?|[\]:>|] )[Ss]aved(?:,| in) \d{1,6}(?:\.\d{1,6})? ?m?s(?:ec\w{0,5})?\b[.! ]{0,3}$",
-    ),
     _form("save_end", "Random states saved in ", rb"Random states saved in " + _PATH),
     _form(
         "save_end",
