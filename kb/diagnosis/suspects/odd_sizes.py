@@ -39,7 +39,7 @@ class OddSize:
 def odd_size(ranked: Ranked, facts: Facts, places: Places) -> OddSize | None:
     """Return the one rank whose last line of a kind states another size than the others', by the factor of the message."""
     lines = (signal.line for finding in ranked.findings for signal in finding.signals if signal.kind == "line")
-    sizes = next((found for line in lines if (found := _SIZES.search(line)) is not None), None)
+    sizes = next((told for line in lines if (told := _SIZES.search(line)) is not None), None)
     if sizes is None:
         return None
     came, expected = int(sizes[1]), int(sizes[2])
