@@ -191,7 +191,11 @@ def _score(
         ):
             reasons.append(CAME_FIRST)
     causes = [rival for rival in rivals if explains(rival, entry) and not explains(entry, rival)]
-    causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, entry.first)]
+    # a generic match accounts for nothing but another generic one
+    generic = entry.rule.fallback
+    causes = [
+        rival for rival in causes if rival.rule.fallback <= generic and not _clearly_later(rival.first, entry.first)
+    ]
     if causes:
         score += EXPLAINED
         if CAME_FIRST not in reasons:

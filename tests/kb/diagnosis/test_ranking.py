@@ -377,3 +377,16 @@ def test_an_exception_that_ends_another_start_of_the_program_has_its_own_reason(
     known = facts(scanned(text, rulebook(FULL, TYPE)))
     places = rank(find(rulebook(FULL, TYPE), known, History()).findings, known)
     assert [item.best.rule.id for item in places] == (["full"] if folded else ["full", "type"])
+
+
+@pytest.mark.parametrize(("generic", "first"), [(True, "code_bug"), (False, "peer_failure")])
+def test_a_generic_match_accounts_only_for_another_generic_one(*, generic: bool, first: str) -> None:
+    """The abort that a launcher reports after it stopped the others came before that, although its line comes later."""
+    aborted = rule(
+        "aborted", "code_bug", Pattern("line", literal="abort"), role="symptom", fallback=True, explains=("stopped",)
+    )
+    stopped = rule("stopped", "peer_failure", LINE, role="symptom", fallback=generic)
+    found = ranked(
+        aborted, stopped, streams=(stream(found={"stopped#line": at(100, 10.0), "aborted#line": at(900, 17.0)}),)
+    )
+    assert order(found)[0] == first
