@@ -69,7 +69,7 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
 DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {
     "loss_not_finite": frozenset({"value"}),
     "collective_behind": frozenset({"behind", "waited", "reached", "all_behind", "number", "behind_waits", "own_wait"}),
-    "collectives_differ": frozenset({"differing", "collectives", "number"}),
+    "collectives_differ": frozenset({"differing", "collectives", "number", "others"}),
     "loss_turned_nan": frozenset(),
     "loss_spike": frozenset({"level", "value", "end"}),
     "throughput_drop": frozenset({"level", "value", "pace"}),

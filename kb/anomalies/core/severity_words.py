@@ -93,6 +93,9 @@ _MACHINE = lazy_compile(
     r"(?:^|\s)\[ {0,6}\d{1,9}\.\d{3,6}\]|\bkernel:|(?:^|\s)\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}\]"
 )
 
+# the head of a table, such as "Group  Nodes  Ranks  Status  Errors", reports nothing by itself
+_HEADER = lazy_compile(r"\s*(?:[A-Z][a-z]{1,15}\s+){3,12}[A-Z][a-z]{1,15}\s*")
+
 
 def harm(text: str, level: str | None) -> float:
     """Return how much trouble the words and the level indicate, from 0 to 1."""
@@ -109,7 +112,8 @@ def harm_of_words(text: str) -> str:
     """Return how much trouble the words of a line report, whatever its level: `grave`, `bad`, `uneasy` or nothing."""
     if _GRAVE.search(text):
         return "grave"
-    return "bad" if _BAD.search(text) else "uneasy" if _UNEASY.search(text) else ""
+    found = "bad" if _BAD.search(text) else "uneasy" if _UNEASY.search(text) else ""
+    return "" if found and _HEADER.fullmatch(text) else found
 
 
 def is_bad(word: str) -> bool:

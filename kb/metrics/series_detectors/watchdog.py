@@ -161,7 +161,7 @@ def _passed_by(
                 f"rank {rank} in {operation} {numbers[rank]}"
                 for rank, operation in zip((first, last), operations, strict=True)
             )
-            return (DifferingRank(*early, (("differing", f"rank {first}"), ("collectives", both))),)
+            return (DifferingRank(*early, (("differing", f"rank {first}"), ("collectives", both), ("others", "yes"))),)
     return ()
 
 
@@ -175,7 +175,8 @@ def _differing(ranks: Mapping[int, tuple[int, Structure]]) -> list[DifferingRank
     odd = sorted(rank for rank, what in said.items() if what != usual)
     named = ("rank " if len(odd) == 1 else "ranks ") + ranges(odd)
     both = " and ".join(f"{operation} of {size or 'unknown size'}" for (operation, size), _ in counted[:2])
-    words = (("differing", named), ("collectives", both), ("number", str(ranks[odd[0]][1].fields.get("seq"))))
+    words: tuple[tuple[str, str], ...] = (("differing", named), ("collectives", both))
+    words += (("number", str(ranks[odd[0]][1].fields.get("seq"))), *([("others", "yes")] if usual is not None else []))
     return [DifferingRank(*ranks[rank], words) for rank in odd]
 
 

@@ -15,10 +15,10 @@ from kb.parsers.logs.structured import completed
 from kb.regex.lazy import lazy_compile
 
 _MAYBE_OF = rb"(?:(?:[ ]{0,2}/[ ]{0,12}| of )(?P<total>\d{1,12}))?"
-# Between a general word and its number; what may not follow the number (3.5, 3x, 3-4).
+# Between a general word and its number; what may not follow the number (3.5, 3x, 3-4, and thousands as 425k).
 _IS = rb"['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,12}"
 _IS_TOO = rb"['\"]?[ \t]{0,2}[:=#\[_]?[ \t]{0,12}"
-_NO_MORE = rb"(?![\w.%-]{1,2}\w)" + REST_OF_LINE
+_NO_MORE = rb"(?![\w.%-]{1,2}\w|[kKmM]\b)" + REST_OF_LINE
 # "iteration", but not in Megatron's lines, which have formats of their own.
 _ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))?"
 GENERAL = "_loss"  # suffix of the names of generic forms, used in a block only if no other form matches there

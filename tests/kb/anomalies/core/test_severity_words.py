@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.anomalies.core.severity_words import by_signal, harm, is_body, is_consequence, is_raised
+from kb.anomalies.core.severity_words import by_signal, harm, harm_of_words, is_body, is_consequence, is_raised
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,16 @@ def test_a_signal_that_a_process_does_not_survive_leaves_it_no_word(line: str, *
 def test_a_figure_that_is_called_an_error_is_no_trouble(line: str, *, trouble: bool) -> None:
     """It is what a program measures of its model."""
     assert (harm(line, None) >= 0.35) is trouble
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("  Group  Nodes  Ranks  Status  Errors ", ""),
+        ("Group 3 Status Errors", "bad"),
+        ("Fatal Errors Found", "bad"),
+    ],
+)
+def test_the_head_of_a_table_reports_nothing(line: str, words: str) -> None:
+    """Its words are the names of columns."""
+    assert harm_of_words(line) == words

@@ -203,6 +203,14 @@ def test_gpus_of_an_unknown_node_are_named_by_their_addresses() -> None:
     assert _addresses(first, second) == []
 
 
+def test_one_gpu_is_one_suspect_however_its_address_is_written() -> None:
+    """The driver's message leaves out the function, and tools write the digits in capitals."""
+    xid = "[Tue Mar  3 04:12:0{0} 2026] NVRM: Xid (PCI:{1}): 79, pid=1, name=python, GPU has fallen off the bus.\n"
+    log = scanned(xid.format(1, "0000:cb:00") + xid.format(2, "0000:CB:00.0"), BOOK, ref("dmesg.log", kind="kernel"))
+
+    assert _addresses(log) == ["0000:cb:00"]
+
+
 def _addresses(*logs: StreamSummary) -> list[str]:
     return [item.gpu.pci or "" for item in suspects_of(Evidence(Job(), streams=logs)) if item.gpu]
 

@@ -1020,7 +1020,7 @@ def test_the_rank_with_another_size_under_the_same_number() -> None:
     (found,) = collectives_differ([sized(0, 708), sized(1, 708), sized(2, 1), sized(3, 708)])
     assert found.stream == 2
     assert dict(found.captures) == {
-        "differing": "rank 2", "collectives": "ALLREDUCE of 708 and ALLREDUCE of 1", "number": "7",
+        "differing": "rank 2", "collectives": "ALLREDUCE of 708 and ALLREDUCE of 1", "number": "7", "others": "yes",
     }  # fmt: skip
 
 
@@ -1062,6 +1062,7 @@ def test_a_rank_that_completed_the_number_of_another_ran_other_collectives() -> 
     assert dict(found.captures) == {
         "differing": "rank 0",
         "collectives": "rank 0 in ALLREDUCE 122 and rank 1 in _ALLGATHER_BASE 126",
+        "others": "yes",
     }
 
 

@@ -757,6 +757,7 @@ def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: di
         b"",
         b"\xff\xfe step \x00 loss",
         b"saved the best model to runs/a/best.pt (epoch 1257, loss 8.1e-04)",  # of a step that has its own line
+        b"Step: 425k loss: 0.3",  # rounded to thousands
     ],
 )
 def test_a_near_miss_is_no_iteration_line(line: bytes) -> None:
