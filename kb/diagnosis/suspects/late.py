@@ -11,7 +11,6 @@ from kb.diagnosis.early_ends import FEWEST_WORDS, WORDS, is_trouble
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import WAITING_FAULTS
 from kb.diagnosis.suspects.missing import SEVERAL, JobLayout
-from kb.diagnosis.suspects.odd_sizes import odd_size
 from kb.diagnosis.suspects.ranking import with_scores
 from kb.diagnosis.symptoms import PEER_LOST
 from kb.facts.topology import Places
@@ -48,9 +47,12 @@ def last_said(ranked: Ranked, suspects: Sequence[Suspect], layout: JobLayout) ->
     Lines that report trouble come before others, and routine messages last. A line is of its own kind if no other rank wrote
     one of this form. Of a rank that ran another size than the others, the line that shows it.
     """
-    odd = odd_size(ranked, layout.facts, layout.places) if suspects else None
-    if odd is not None and odd.rank == suspects[0].rank:
-        return odd.line
+    if suspects and ranked.best.fault.id == "collective_desync":
+        from kb.diagnosis.suspects.odd_sizes import odd_size  # noqa: PLC0415 - few failures have sizes
+
+        odd = odd_size(ranked, layout.facts, layout.places)
+        if odd is not None and odd.rank == suspects[0].rank:
+            return odd.line
     best = ranked.best
     ranks = [item.rank for item in suspects if item.rank is not None and item.why != WAITING]
     if not (best.is_symptom or best.fault.id in WAITING_FAULTS) or len(ranks) != 1 or len(suspects) != 1:

@@ -9,7 +9,6 @@ from itertools import pairwise
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.late import TIMED_OUT
-from kb.diagnosis.suspects.odd_sizes import odd_size, with_odd_size
 from kb.diagnosis.suspects.ranking import with_scores
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
@@ -51,7 +50,12 @@ def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Sus
     found = with_scores(
         Suspect("rank", places.node_of(rank), rank, why=why) for rank, why in list(_odd_ones(prints, named))[:SUSPECTS]
     )
-    return found or _differing_waits(facts, places) or with_odd_size(odd_size(ranked, facts, places), places)
+    found = found or _differing_waits(facts, places)
+    if found:
+        return found
+    from kb.diagnosis.suspects.odd_sizes import odd_size, with_odd_size  # noqa: PLC0415 - few failures have sizes
+
+    return with_odd_size(odd_size(ranked, facts, places), places)
 
 
 def _differing_waits(facts: Facts, places: Places) -> tuple[Suspect, ...]:
