@@ -110,12 +110,17 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
         return {"verdict": verdict, "cause": code}
     faults = knowledge().rulebook.faults
     if cause not in faults:
-        raise SignalboxError(f"there is no fault class {cause[:80]!r}; {_similar(cause, faults)}")
+        raise SignalboxError(no_class(cause, faults))
     shown = next((item for item in found if item.fault == cause), None)
     verdict = implied("fault", cause, diagnosed)
     if shown is None:
         return {"verdict": verdict, "cause": "fault", "fault": cause}
     return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": shown.rule}
+
+
+def no_class(name: str, faults: Mapping[str, FaultClass]) -> str:
+    """Say that a fault class does not exist, and which ones were probably meant."""
+    return f"there is no fault class {name[:80]!r}; {_similar(name, faults)}"
 
 
 def _similar(cause: str, faults: Mapping[str, FaultClass]) -> str:

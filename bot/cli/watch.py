@@ -120,7 +120,7 @@ def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
     save = fresh_folder(asked.save or Path(f"signalbox-watch-{name}-{name_of(clock.now())}"))
     if asked.logs is not None and save.resolve().is_relative_to(asked.logs.resolve()):
         raise UnreadableInput(f"{save}: it is inside the watched logs; choose another folder with --save")
-    complain(f"evidence is kept in {save}/ (--save names another folder)")
+    complain(f"what is found will be kept in {save}/ (--save names another folder)")
     screen = Screen(sys.stdout, as_json=as_json)
     with ExitStack() as stack:
         stack.enter_context(clock.interrupts())

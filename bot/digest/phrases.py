@@ -140,11 +140,12 @@ def unfinished(digest: Digest) -> str:
 
 def none_at_all(digest: Digest) -> str:
     """The text for a week without failures."""
-    asked = (
-        f"{digest.reports} jobs were diagnosed, none of which had failed"
-        if digest.reports
-        else "no jobs were diagnosed"
-    )
+    if digest.reports == 1:
+        asked = "1 job was diagnosed, which had not failed"
+    elif digest.reports:
+        asked = f"{digest.reports} jobs were diagnosed, none of which had failed"
+    else:
+        asked = "no jobs were diagnosed"
     return f"No failures {'' if digest.reports else 'are known '}in {digest.week}: {asked}."
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bot.digest import lead, phrases
 from bot.digest.tiles import tiles
 from bot.render.columns import Column, aligned
-from bot.render.text_format import shown
+from bot.render.text_format import many, shown
 from kb.digest.definitions import DEFINITIONS, LABELS
 from kb.digest.digest import Breakdown, Digest
 from kb.digest.recovery_times import TERMS
@@ -124,7 +124,7 @@ def _record(digest: Digest) -> Iterator[str]:
     wrong = [(phrases.share(rule_line.wrong), rule_line.rule) for rule_line in digest.wrong]
     yield from _table("Rules most often wrong", ("<wrong, 8 weeks", "<rule"), wrong)
     if digest.thinly_judged:
-        yield f"  {digest.thinly_judged} rules with fewer than five judgements are omitted."
+        yield f"  {many(digest.thinly_judged, 'rule')} with fewer than five judgements {'is' if digest.thinly_judged == 1 else 'are'} omitted."
 
 
 def _open(digest: Digest) -> Iterator[str]:

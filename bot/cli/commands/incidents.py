@@ -38,7 +38,8 @@ def list_incidents(
         str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")
     ] = None,
     fault: Annotated[
-        str | None, typer.Option("--fault", help="Only this fault class; `unknown`: failures of unknown cause.")
+        str | None,
+        typer.Option("--fault", "--cause", help="Only this fault class; `unknown`: failures of unknown cause."),
     ] = None,
     node: Annotated[
         str | None,
@@ -86,6 +87,8 @@ def list_incidents(
         total = store.count(wanted) if len(incidents) == limit else len(incidents)
         causes = confirmed(store.database, [incident.id for incident in incidents if incident.closed_at is not None])
         told = none_found(store, node) if not incidents else ""
+    if fault and not incidents:
+        told += _no_such(fault)
     if as_json:
         for incident in incidents:
             say_json(_json(incident, causes.get(incident.id)))
@@ -98,6 +101,19 @@ def list_incidents(
         if total > len(incidents):
             first = "newest" if sort == "newest" else "most costly"
             say(f"The {first} {len(incidents)} of {total:,}; --limit N shows more.", err=True)
+
+
+def _no_such(fault: str) -> str:
+    """Return a sentence where no class has this name, which is looked up only where no incident has it."""
+    from bot.cli.incident_close import no_class
+    from bot.rulebase.loader import knowledge
+    from bot.store.confirmed_fault import UNKNOWN_CAUSE
+
+    faults = knowledge().rulebook.faults
+    if fault in faults or fault == UNKNOWN_CAUSE:
+        return ""
+    missing = no_class(fault, faults)
+    return f" {missing[0].upper()}{missing[1:]}."
 
 
 @app.command()

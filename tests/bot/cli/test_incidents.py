@@ -392,6 +392,15 @@ def test_a_class_is_found_by_the_words_of_its_title(cause, told):
     assert told in run_refused("close", "3", "--cause", cause)
 
 
+@pytest.mark.usefixtures("_three")
+def test_a_mistyped_class_is_named():
+    """`--cause` is the same filter, as `close` has it."""
+    assert run("list", "--cause", "host_oom").stdout == run("list", "--fault", "host_oom").stdout
+    told = run("list", "--fault", "gpu_fell_of_bus").stdout
+    assert told.startswith("No matching incidents. There is no fault class 'gpu_fell_of_bus'; did you mean")
+    assert "gpu_fell_off_bus" in told
+
+
 def test_fault_classes_are_listed():
     """All, or those with all the words."""
     every, few = (CliRunner().invoke(rules_app, ["faults", *words]) for words in ((), ("host", "Memory")))
