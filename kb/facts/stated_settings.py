@@ -21,7 +21,6 @@ _WORDS = {
     "batch_setting": ("micro", "per_device", "per device", "size_per_"),
     "length_setting": (
         "seq_len",
-        "seqlen",
         "sequence_len",
         "model_max_length",
         "cutoff_len",

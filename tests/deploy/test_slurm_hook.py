@@ -145,7 +145,6 @@ def test_a_job_that_fails_is_reported_at_once(cluster) -> None:
     assert {job: why for job, why in own.jobs().items() if job != ids["lost"]} == wanted
 
 
-@pytest.mark.slow  # test_a_job_that_fails_is_reported_at_once
 def test_by_job_completion(cluster) -> None:
     """As jobcomp/script the same file knows the state too, so also that a node failed under a job."""
     _, own, ids = cluster

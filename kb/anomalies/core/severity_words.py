@@ -94,7 +94,7 @@ _MACHINE = lazy_compile(
 )
 
 # the head of a table, such as "Group  Nodes  Ranks  Status  Errors", reports nothing by itself
-_HEADER = lazy_compile(r"\s*(?:[A-Z][a-z]{1,15}\s+){3,12}[A-Z][a-z]{1,15}\s*")
+_HEADER = lazy_compile(r"\s*(?:[A-Z][a-z]{1,15}(?:\s{2,}|\t)){3,12}[A-Z][a-z]{1,15}\s*")
 
 
 def harm(text: str, level: str | None) -> float:

@@ -45,7 +45,8 @@ _TARGET = lazy_compile(
     r"\b(?i:(?:download|copy|extract|unpack|writ|sav)ing)\b.{1,300}? (?:to|into) [\"']?((?:/|\.{1,2}/|~/)[\w./~@%+=-]{1,200})"
 )
 _SOURCE = lazy_compile(
-    r"(?i)\b(?:restor|resum|load)(?:e|es|ed|ing)\b (?:(?:from|the|checkpoint|state|model|weights|training) ){0,4}[\"']?((?:[\w.~-]{0,80}/)[\w./~@%+=-]{1,200})"
+    r"(?i)\b(?:restor|resum|load)(?:e|es|ed|ing)\b (?:(?:from|the|checkpoint|state|model|weights|training) ){0,4}[\"']?"
+    r"((?:/|\.{1,2}/|~/)[\w./~@%+=-]{1,200}|[\w.-]{1,80}/(?=[\w./-]{0,120}(?:ckpt|checkpoint|\.(?:pt|pth|bin|safetensors|npz)\b))[\w./~@%+=-]{1,200})"
 )
 
 
@@ -77,9 +78,8 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
         found["connection"] = "tls"
     if "path" in asked and not found.get("path"):
         loads = best.fault.id == "checkpoint_load"
-        found["path"] = (
-            _named_above(first, facts, _SOURCE) if loads else _saved_to(first, facts) or _written_to(first, facts)
-        )
+        source = _named_above(first, facts, _SOURCE) if loads else _saved_to(first, facts)
+        found["path"] = source or _written_to(first, facts)
     found |= _of_few(best.captures.get("package"), first, facts, asked)
     return {name: value for name, value in found.items() if value}
 

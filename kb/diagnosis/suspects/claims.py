@@ -14,7 +14,9 @@ from kb.facts.topology import Place, Places
 from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
 
-_FUNCTION = lazy_compile(r"(?<=:[0-9a-f]{2})\.0$")  # the kernel writes a GPU's address with it, the driver without
+_ADDRESS = lazy_compile(
+    r"(?i)[0-9a-f]{4,8}(?::[0-9a-f]{2}){2}(?:\.0)?"
+)  # of a GPU: the kernel adds the function, the driver does not
 SUSPECTS = 16
 LONG_BEFORE = 3600.0  # seconds; kernel messages that much older than the failure are ignored
 WAITING_FAULTS = frozenset({"rendezvous", "collective_timeout", "peer_failure", "deadlock"})
@@ -192,7 +194,8 @@ def _weight_of(finding: Finding, signal: Signal, facts: Facts) -> EvidenceWeight
 
 def _hardware_claim(signal: Signal, speaker: Place, places: Places) -> SuspectClaim:
     node = speaker.node
-    pci = _FUNCTION.sub("", (signal.captures.get("pci", "") or (signal.resource.gpu or "")).lower())
+    pci = signal.captures.get("pci", "") or (signal.resource.gpu or "")
+    pci = pci.lower().removesuffix(".0") if _ADDRESS.fullmatch(pci) else pci
     pid = signal.captures.get("pid", "")
     rank = speaker.rank if speaker.rank is not None else places.rank_at(node, pid=pid, pci=pci)
     return SuspectClaim(EvidenceWeight.HARDWARE, Place(rank, node or places.node_of(rank), speaker.local), signal, pci)

@@ -10,7 +10,7 @@ from kb.report import ranges
 from kb.values import dataclass
 
 _POINT_TO_POINT = ("SEND", "RECV", "COALESCED")
-# no rank completes these before every rank has taken part
+# no rank completes these before every rank has contributed
 _NEED_ALL = (
     "ALLREDUCE",
     "ALLREDUCE_COALESCED",
@@ -134,33 +134,29 @@ def _passed_by(
 ) -> tuple[DifferingRank, ...]:
     """Return the rank that waits in a collective which another rank of the group, by its status, completed, and more after it.
 
-    No rank completes such a collective without all others, so the two did not run the same ones under the same numbers. The two must
-    wait in different operations, too: else a rank may have completed the last that it shares with the one left behind.
+    All ranks contribute to such a collective, so a rank that goes on to others needs them again: most likely the two did not run
+    the same ones under the same numbers. It is no proof, since the last part of one may be lost on its way to a single rank, and what
+    comes between may be an operation that a rank ends alone. The two must wait in different operations of one group.
     """
-    waits: dict[tuple[int, int], tuple[int, Structure]] = {}
+    waits: dict[tuple[int, int], list[tuple[int, Structure]]] = {}
     for stream, item in timeouts:
         rank, number = _rank(item), _parse_int(item.fields.get("seq"))
-        if rank is not None and number is not None:
-            waits.setdefault((rank, number), (stream, item))
-    groups: dict[str, dict[int, int]] = {}
+        if rank is not None and number is not None and item.fields.get("op") not in _POINT_TO_POINT:
+            waits.setdefault((rank, number), []).append((stream, item))
+    groups: dict[str, dict[int, tuple[int, tuple[int, Structure]]]] = {}
     for _, item in statuses:
-        rank, completed = _rank(item), _parse_int(item.fields.get("completed"))
-        if rank is not None and completed is not None and (rank, completed + 1) in waits:
-            groups.setdefault(str(item.fields.get("pg") or ""), {}).setdefault(rank, completed + 1)
-    for group, numbers in groups.items():
-        first, last = min(numbers, key=numbers.__getitem__), max(numbers, key=numbers.__getitem__)
-        early, late = waits[first, numbers[first]], waits[last, numbers[last]]
+        rank, completed, group = _rank(item), _parse_int(item.fields.get("completed")), str(item.fields.get("pg") or "")
+        of_rank = [] if rank is None or completed is None else waits.get((rank, completed + 1), [])
+        mine = [wait for wait in of_rank if str(wait[1].fields.get("pg") or group) == group]
+        if rank is not None and completed is not None and len(mine) == 1:
+            groups.setdefault(group, {}).setdefault(rank, (completed + 1, mine[0]))
+    for group, ranks in groups.items():
+        (first, (low, early)), (last, (high, late)) = (
+            choose(ranks.items(), key=lambda item: item[1][0]) for choose in (min, max)
+        )
         operations = [str(item.fields.get("op")) for _, item in (early, late)]
-        if (
-            group
-            and numbers[last] - numbers[first] > 1
-            and len(set(operations)) == 2
-            and set(operations) <= {*_NEED_ALL}
-        ):
-            both = " and ".join(
-                f"rank {rank} in {operation} {numbers[rank]}"
-                for rank, operation in zip((first, last), operations, strict=True)
-            )
+        if group and high - low > 1 and len(set(operations)) == 2 and set(operations) <= {*_NEED_ALL}:
+            both = f"rank {first} in {operations[0]} {low} and rank {last} in {operations[1]} {high}"
             return (DifferingRank(*early, (("differing", f"rank {first}"), ("collectives", both), ("others", "yes"))),)
     return ()
 

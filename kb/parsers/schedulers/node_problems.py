@@ -20,8 +20,13 @@ _PROBLEMS: Final = (  # subject of a node's condition or reason; the first match
     ("xid", re.compile(r"(?i)xid")),
     # services that watch or offer the devices; DCGMError of EKS is a lost connection to the host engine
     ("agent", re.compile(r"(?i)device.?plugin|dcgm.{0,3}(?:service|host|engine)|\bDCGMError\b")),
-    ("throttled", re.compile(r"(?i)throttl|thermal")),
-    ("gpu_lost", re.compile(r"(?i)(?:gpu|device).{0,3}(?:missing|lost|count)|fall?en off the bus")),
+    ("throttled", re.compile(r"(?i)(?:gpu|nvidia|dcgm|clock).{0,40}(?:throttl|thermal)|(?:throttl|thermal).{0,40}gpu")),
+    (
+        "gpu_lost",
+        re.compile(
+            r"(?i)(?:gpu|(?:neuron|accelerator|nvidia).{0,3}device).{0,3}(?:missing|lost|count)|fall?en off the bus"
+        ),
+    ),
     ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?(?:manager|error)")),
     (
         "gpu_memory",

@@ -115,7 +115,6 @@ def test_a_rule_that_was_wrong_is_narrowed_by_what_the_wrong_ones_share(base, da
     assert told.hurts == ()
 
 
-@pytest.mark.slow  # test_a_rule_that_was_wrong_is_narrowed_by_what_the_wrong_ones_share
 def test_a_rule_that_always_means_another_fault_is_corrected(base, database):
     """If people named the same fault each time; two different corrections are not enough."""
     for at in range(5):

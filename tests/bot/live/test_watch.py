@@ -121,7 +121,6 @@ def test_with_ras_answers_it_is_called_within_a_minute(known, tmp_path):
     assert len(list((tmp_path / "kept/ras").iterdir())) >= 3
 
 
-@pytest.mark.slow  # test_a_healthy_job_is_left_alone
 def test_where_only_one_probe_can_see_nothing_is_called(known, tmp_path):
     """Without py-spy, silence alone is a suspicion: the evidence is stored, the missing tool named, the status undecided."""
     job = Job(tmp_path / "logs", hangs_at=START + 60, spy=False)
@@ -228,7 +227,6 @@ def test_what_the_kernel_tells_of_others_processes_is_not_this_job_s(tmp_path):
     assert [line.rsplit(b"(", 1)[1][:5] for line in log.text.splitlines()[1:]] == [b"train"]
 
 
-@pytest.mark.slow  # test_processes_that_vanish_quietly_end_the_watch
 def test_processes_that_vanish_with_a_fault_are_a_fault(known, tmp_path):
     """When all are gone the last words count, and the bundle holds the stacks from before."""
     job = Job(tmp_path / "logs", ends_at=START + 130, lines={START + 129.5: (3, TRACE)})
@@ -281,7 +279,6 @@ def test_a_watch_of_a_job_that_is_over_says_so(known, tmp_path):
     assert ran.first("over").text == "the run had failed before the watch began"  # also where the fault was shown
 
 
-@pytest.mark.slow  # test_a_fault_at_the_end_of_the_time_is_not_passed_over
 def test_a_fault_from_before_the_watch_is_dated_so_without_a_launcher(known, tmp_path):
     """No line says that the job ended: only its fault is old, and nobody has written since."""
     job = Job(tmp_path / "logs", ends_at=START - 30, lines={START - 29: (1, TRACE)})
@@ -290,7 +287,6 @@ def test_a_fault_from_before_the_watch_is_dated_so_without_a_launcher(known, tmp
     assert ran.first("over").text.startswith("the fault was in the logs before the watch began")
 
 
-@pytest.mark.slow  # test_a_fault_at_the_end_of_the_time_is_not_passed_over
 def test_a_sign_of_a_hang_at_the_end_of_the_time_is_not_passed_over(known, tmp_path):
     """The logs of a job that runs elsewhere, or is over, have been silent for an hour: nothing proves either."""
     job = Job(tmp_path / "logs", ends_at=START - 30)
@@ -379,7 +375,6 @@ def test_a_folder_that_vanishes_ends_nothing(known, tmp_path):
     assert ran.outcome.called == "hang"
 
 
-@pytest.mark.slow  # test_secrets_and_bounds_hold_in_the_copy
 def test_a_bundle_that_cannot_be_written_does_not_stop_the_call(known, tmp_path):
     """Without a writable folder, the diagnosis uses what was observed."""
     (tmp_path / "kept").write_bytes(b"a file is in the way")

@@ -87,7 +87,6 @@ def test_the_same_job_in_another_channel_is_answered_there_at_once(play):
     assert len(play.ledger.incidents.list()) == 1
 
 
-@pytest.mark.slow  # test_private.py
 def test_private_goes_to_the_person(play):
     """The channel sees nothing."""
     play.diagnose("demo private")
@@ -300,7 +299,6 @@ def test_an_answer_that_cannot_be_posted_says_where(play):
     assert f"I can't post in #{CHANNEL}" in read(answer.blocks)
 
 
-@pytest.mark.slow  # test_an_answer_that_cannot_be_posted_says_where
 def test_a_direct_message_that_is_refused_says_why(play):
     """Where the command was typed, only to who typed it."""
     play.workspace.trouble("chat.postMessage", "error", error="messages_tab_disabled")
@@ -309,7 +307,6 @@ def test_a_direct_message_that_is_refused_says_why(play):
     assert play.answers() == []
 
 
-@pytest.mark.slow  # test_mute
 def test_mutes_are_listed_and_ended(play):
     """With a button for each; a second press says that it has ended."""
     play.diagnose()
@@ -338,7 +335,6 @@ def test_nodes_to_leave_out_are_listed(play):
     assert "Nodes to leave out" in play.ephemerals()[-1]
 
 
-@pytest.mark.slow  # messages/test_lists.py, cli/test_incidents.py
 def test_lists(play):
     """Help, incidents with an open button, rule search, configuration."""
     play.diagnose()
@@ -486,7 +482,6 @@ def test_deliveries_for_another_workspace_are_refused(play):
 VERBS = f"    verbs: {{annotate: [{ONCALL}], mute: [{ADA}]}}"
 
 
-@pytest.mark.slow  # test_rights.py
 def test_rights(tmp_path, known, monkeypatch):
     """A refusal goes only to the requester, with whom to ask; the audit log has both; other channels are refused."""
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=VERBS) as play:
@@ -520,7 +515,6 @@ def test_rights(tmp_path, known, monkeypatch):
         ]
 
 
-@pytest.mark.slow  # incidents/test_lifecycle.py
 def test_a_reminder(play):
     """The requester is asked once, the next working day at ten. The reminder can be postponed, dismissed, or made moot by a close-out."""
     from datetime import timedelta

@@ -157,7 +157,6 @@ def test_quiet_start(tmp_path, known, monkeypatch):
         assert "llm-13b" in only(play.answers()).text
 
 
-@pytest.mark.slow  # messages/test_lists.py, learning/test_outcomes.py
 def test_a_rule_that_is_often_wrong_is_marked_until_it_was_looked_at(tmp_path, known, monkeypatch):
     """After three wrong answers; the review of an admin removes the mark."""
     tenant = f"    verbs: {{admin: [{GRACE}]}}\n    bar: {{precision: 0.7, close_outs: 3}}\n"

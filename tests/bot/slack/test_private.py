@@ -74,7 +74,6 @@ def test_others_who_ask_get_an_answer_of_their_own(asked):
     assert "lm-tiny" in listed(asked, GRACE)
 
 
-@pytest.mark.slow  # test_only_who_asked_finds_it
 def test_running_it_again_keeps_it_private(asked):
     """The answer goes to the same direct messages and appears in no list."""
     first = only(asked.answers(direct(asked).id))

@@ -53,7 +53,7 @@ def test_every_subcommand_and_option_is_a_door() -> None:
     assert offered == {part for part in parts if part[0] in ("life", "more")} - {("life", "")}
 
 
-@pytest.mark.quick("event", "command")
+@pytest.mark.quick("event", "command", "action")
 @pytest.mark.parametrize("kind", sorted({door.kind for door in DOORS}))
 def test_nobody_passes_who_may_not(stage: Scene, kind: str) -> None:
     """Who may passes, and sees only what they may; who may not sees nothing, changes nothing, and no form opens."""

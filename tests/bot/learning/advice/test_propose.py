@@ -123,7 +123,6 @@ def test_a_narrowing_becomes_a_branch_with_its_logs(site, capsys):
     assert [in_the_way(other, (kept,)) for other in others] == [None, kept, None]
 
 
-@pytest.mark.slow  # test_a_narrowing_becomes_a_branch_with_its_logs
 def test_a_promotion_becomes_a_branch_where_nothing_speaks_against_it(site, tmp_path, capsys):
     """The rule's status changes and nothing else; on a clean log that it names it is refused."""
     for at in range(9):

@@ -73,7 +73,6 @@ def test_the_rule_of_the_others_finds_the_one_left_out(known, base) -> None:
     assert _held(known, base, cases()[:1]).figures == ()
 
 
-@pytest.mark.slow  # test_one_that_it_matches_is_a_question
 def test_one_in_other_words_is_asked_about(known, base) -> None:
     """The rule of the others does not find it, whatever the rule of all says."""
     one, two, three = cases()

@@ -116,7 +116,6 @@ def test_promotion_is_earned_by_evidence(base, database):
     assert "it can be promoted" in render(standing(database, base))
 
 
-@pytest.mark.slow  # test_promotion_is_earned_by_evidence
 def test_a_shadow_that_is_wrong_earns_nothing(base, database):
     """However many hits it has."""
     for at in range(8):

@@ -104,7 +104,7 @@ def test_a_figure_that_is_called_an_error_is_no_trouble(line: str, *, trouble: b
     [
         ("  Group  Nodes  Ranks  Status  Errors ", ""),
         ("Group 3 Status Errors", "bad"),
-        ("Fatal Errors Found", "bad"),
+        ("Node Failed Health Check", "bad"),
     ],
 )
 def test_the_head_of_a_table_reports_nothing(line: str, words: str) -> None:

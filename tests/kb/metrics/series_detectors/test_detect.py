@@ -1068,10 +1068,16 @@ def test_a_rank_that_completed_the_number_of_another_ran_other_collectives() -> 
 
 @pytest.mark.parametrize(
     "change",
-    [{"op": "ALLREDUCE"}, {"op": "BROADCAST"}, {"at": 123}, {"pg": ""}],
-    ids=["same operation", "one that a rank completes alone", "the next one", "unknown group"],
+    [{"op": "ALLREDUCE"}, {"op": "BROADCAST"}, {"op": "SEND"}, {"at": 123}, {"pg": ""}],
+    ids=["same operation", "one that a rank completes alone", "point to point", "the next one", "unknown group"],
 )
 def test_what_may_be_a_rank_left_behind(change: dict[str, Any]) -> None:
     """Then the order of the collectives may be the same on all."""
     timeouts, statuses = passed_by(**change)
     assert collectives_differ(timeouts, statuses) == ()
+
+
+def test_waits_of_two_groups_are_not_compared() -> None:
+    """Both count from one: the timeout is of the group that it names."""
+    timeouts = [sized(0, 9, seq=5, pg="2"), sized(1, 9, seq=9, op="_ALLGATHER_BASE", pg="1")]
+    assert collectives_differ(timeouts, [status(0, 9, 4, "1"), status(1, 12, 8, "1")]) == ()

@@ -400,6 +400,8 @@ def test_fields_of_wrong_types_do_no_harm():
         ("AcceleratedHardwareReady", "False", "NeuronHBMUncorrectableError", "", {"problem": "gpu_memory"}),
         ("UnhealthyNvidiaDevicePlugin", "True", "UnhealthyNvidiaDevicePlugin", "", {"problem": "agent"}),
         ("GPUClockThrottling", "True", "GPUClockThrottling", "slowed", {"problem": "throttled"}),
+        ("CPUThrottling", "True", "CPUThrottling", "cpu is throttled", {"problem": "other"}),
+        ("NvmeDeviceMissing", "True", "NvmeDeviceMissing", "a disk is gone", {"problem": "disk"}),
         ("KernelReady", "False", "ForkFailedOutOfPIDs", "fork failed", {"problem": "pids"}),
         ("VMEventScheduled", "True", "VMEventScheduled", "Freeze Scheduled", {"problem": "other"}),
         ("Odd", "True", "Odd", "what is this", {"problem": "other"}),
