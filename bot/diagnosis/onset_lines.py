@@ -1,6 +1,7 @@
 """Reads the lines at which ranks became slow, which the summary of a long log leaves out, so that pictures mark the true step.
 
-Bounded for any number and size of logs. Unreadable and compressed logs are skipped; their summaries stay as they are.
+Of each stretch of steps in which ranks became slow, the logs of a bounded number of ranks are read, and of each a bounded part, however
+long it is. Unreadable and compressed logs are skipped; their summaries stay as they are.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ WHOLE = 128 * 1024  # bytes of a log that are read for one onset; a longer part 
 BLOCK = 16 * 1024  # bytes read to halve it
 
 _Known = dict[Resource, dict[int, list[ProgressPoint]]]  # rank → log → its lines that have the quantity
-_IsLate = Callable[
-    [ProgressPoint], bool | None
-]  # whether a line is behind the place that is searched; None if it does not tell
+# whether a line is behind the place that is searched; None if it does not tell
+_IsLate = Callable[[ProgressPoint], bool | None]
 
 
 def with_onsets(evidence: Evidence, report: Report, root: Path | None) -> Evidence:

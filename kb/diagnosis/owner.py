@@ -28,12 +28,17 @@ _OWN = lazy_compile(
 )
 
 
+def on_loopback(best: Finding) -> bool:
+    """Whether the address that did not answer is the node's own, so that nothing outside the job has to change."""
+    return best.captures.get("endpoint") == "loopback"
+
+
 def owner(best: Finding, rulebook: Rulebook) -> str:
     """Return who should act on a finding, in the words of actions.yaml (`owners`)."""
     usual = rulebook.owners.get(best.fault.domain, "none")
     if told := (best.row and best.row.owner) or best.rule.owner:
         return told
-    if best.captures.get("endpoint") == "loopback":
+    if on_loopback(best):
         return "user"  # no network lies between
     if best.fault.owner and usual == "platform" and _installed_by_site(best):
         return usual

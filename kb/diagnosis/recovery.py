@@ -18,7 +18,7 @@ from itertools import pairwise
 from statistics import median, median_low
 
 from kb.diagnosis.findings import Finding
-from kb.diagnosis.owner import owner
+from kb.diagnosis.owner import on_loopback, owner
 from kb.diagnosis.ranking import STOPS, Ranked
 from kb.facts.gpus import gpu_count
 from kb.facts.history import EarlierAttempt, History, nodes_digest
@@ -208,8 +208,8 @@ def listed(best: Finding) -> tuple[Advice, str]:
             return part.advice, best.fill(part.because or best.fault.title)
     if best.is_symptom and not best.fault.symptom:
         return "fix_first", _SYMPTOM
-    own_node = best.fault.advice == "wait" and best.captures.get("endpoint") == "loopback"  # nothing outside has to end
-    return "fix_first" if own_node else best.fault.advice, best.fill(best.fault.because or best.fault.title)
+    advice = "fix_first" if best.fault.advice == "wait" and on_loopback(best) else best.fault.advice
+    return advice, best.fill(best.fault.because or best.fault.title)
 
 
 def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...]:

@@ -3,7 +3,7 @@
 `make test` runs the quick tests, `make test-all` all. Slow is:
 
 - a test that is marked `slow`: a quicker one of the same module checks the same with fewer examples, rounds or sizes, or a quicker
-  one elsewhere checks the part of which this one tries the whole;
+  one elsewhere checks a part of which this one tries the whole, so that how the parts fit is checked by `make test-all` only;
 - a variant that `quick` doesn't choose: `@pytest.mark.quick("local", "github")` chooses the variants of a parametrised test whose
   ids contain one of the words, `@pytest.mark.quick(2)` the first two;
 - on PostgreSQL, a test that is tried on SQLite too, but for the first one of each module.

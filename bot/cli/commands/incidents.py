@@ -87,13 +87,11 @@ def list_incidents(
         total = store.count(wanted) if len(incidents) == limit else len(incidents)
         causes = confirmed(store.database, [incident.id for incident in incidents if incident.closed_at is not None])
         told = none_found(store, node) if not incidents else ""
-    if fault and not incidents:
-        told += _no_such(fault)
     if as_json:
         for incident in incidents:
             say_json(_json(incident, causes.get(incident.id)))
     elif not incidents and (state or assignee or tenant or fault or node or since):
-        say(f"No matching incidents.{told}")
+        say(f"No matching incidents.{told}{_no_such(fault) if fault else ''}")
     elif not incidents:
         say("No incidents yet. `signalbox diagnose` stores its reports here.")
     else:

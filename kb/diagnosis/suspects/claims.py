@@ -14,9 +14,8 @@ from kb.facts.topology import Place, Places
 from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
 
-_ADDRESS = lazy_compile(
-    r"(?i)[0-9a-f]{4,8}(?::[0-9a-f]{2}){2}(?:\.0)?"
-)  # of a GPU: the kernel adds the function, the driver does not
+# of a GPU: the kernel writes it with the function, the driver without
+_ADDRESS = lazy_compile(r"(?i)[0-9a-f]{4,8}(?::[0-9a-f]{2}){2}(?:\.0)?")
 SUSPECTS = 16
 LONG_BEFORE = 3600.0  # seconds; kernel messages that much older than the failure are ignored
 WAITING_FAULTS = frozenset({"rendezvous", "collective_timeout", "peer_failure", "deadlock"})
