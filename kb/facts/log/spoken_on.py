@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 
 from kb.anomalies.core.severity_words import is_consequence, is_raised, skeleton
-from kb.facts.log.chained_exceptions import structure_start
+from kb.facts.log.chained_exceptions import structure_start, wrapped_in
 from kb.model import Resource, Structure
 from kb.parsers.logs.error_lines import error_level, message_of
 from kb.parsers.logs.prefixes import peel
@@ -46,7 +46,7 @@ def caught_and_logged(
     A single usual line is enough if the run made another step, if its scheduler says that it `succeeded`, or if the process
     later raised an exception of its own.
     """
-    found = [item for item in exceptions if _may_be_caught(item)]
+    found = [item for item in exceptions if _may_be_caught(item) and not _ended_by(item, exceptions)]
     if not found:
         return []
     # lines that are not of a traceback
@@ -86,6 +86,11 @@ def _site(item: Structure) -> tuple[object, str]:
 def _nobody_caught(item: Structure) -> bool:
     """Whether a traceback begins where a program or a process does, and says more than that another one ended."""
     return _ENTRY.match(str(item.fields.get("frames") or "")) is not None and not is_consequence(item.line)
+
+
+def _ended_by(item: Structure, exceptions: Sequence[Structure]) -> bool:
+    """Whether an exception was raised from another one, as its direct cause, and nobody caught that one."""
+    return any(map(_nobody_caught, wrapped_in(exceptions, item)[-1:]))
 
 
 def _may_be_caught(item: Structure) -> bool:

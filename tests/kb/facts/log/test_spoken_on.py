@@ -107,3 +107,12 @@ def test_what_is_caught_twice_at_one_place_was_caught_before() -> None:
     after = raised + pulses(3)
     assert lived(raised + "\n" * 2 + pulses(3) + after + after) == [True, True, True]
     assert lived(raised + "\n" * 2 + pulses(3) + after) == [False, True]
+
+
+def test_a_cause_of_what_ended_the_process_was_not_caught() -> None:
+    """Its handler raised another exception from it, which nobody caught, whatever is printed between that one and the launcher's."""
+    link = "\nThe above exception was the direct cause of the following exception:\n\n"
+    launcher = UNCAUGHT.format(p="").replace("KeyError: 'sack'", "ChildFailedError: it failed")
+    text = pulses(2) + CAUGHT.format(p="") + link + END.format(p="") + pulses(1) + launcher
+    assert not spoken(text)
+    assert spoken(text.replace(link, pulses(1)))
