@@ -84,19 +84,22 @@ def print_answer(
 
     `consoles`: names and addresses of dashboards and logs; `above`: rows printed before it.
     """
+    from bot.diagnosis.command_paths import runnable
+
+    report = runnable(answer)
     with until_closed():
         if as_json:
             from bot.cli.console import say_masked_json
             from bot.render.report_json import dumps
 
-            say_masked_json(dumps(answer.report, answer.timing))
+            say_masked_json(dumps(report, answer.timing))
         else:
             from bot.render.telling_words import telling_words
             from bot.render.terminal import show
             from bot.render.text_page import Reading
 
             telling = telling_words(known.rulebook)
-            show(answer.report, Reading(verbose, telling, answer.root, consoles, heat=answer.heat()), above)
+            show(report, Reading(verbose, telling, answer.root, consoles, heat=answer.heat()), above)
         sys.stdout.flush()
 
 
@@ -334,10 +337,14 @@ def _deliver(
     known: Knowledge, options: DiagnoseOptions, answer: DiagnosisResult, bundle: Path | None, memory: IncidentMemory
 ) -> None:
     """Print the answer, write the requested picture and page, and store it."""
-    memory.promise(answer, bundle)
-    to_learn = answer.report.verdict == "no_match" and not (options.as_json or options.verbose)
+    from bot.diagnosis.command_paths import runnable
+
+    lasting = replace(answer, report=runnable(answer, anywhere=True))
+    memory.promise(lasting, bundle)
+    brief = not (options.as_json or options.verbose)
+    to_learn = brief and answer.report.verdict == "no_match"
     unsettled = any(gap.code == "state_unknown" for gap in answer.report.gaps) and not options.names_a_job
-    to_settle = unsettled and not (options.as_json or options.verbose)
+    to_settle = brief and unsettled
     print_answer(
         known,
         answer,
@@ -350,15 +357,19 @@ def _deliver(
         say("Once you know how it ended: diagnose again with --state COMPLETED, FAILED or RUNNING.")
     if to_learn and sys.stdout.isatty():
         say("Once you know the cause: -v shows a command that makes a rule of it.")
+    if brief and options.baseline is not None:
+        _say_compared(answer.report)
     if options.picture is not None:
-        _draw(answer, options.picture)
+        from bot.cli.picture import draw_picture
+
+        draw_picture(answer, options.picture)
     kept = _attachments(answer) if options.html is not None or memory.on else {}
     if options.html is not None:
         from bot.cli.html import write_answer
 
-        write_answer(known, answer.report, kept, options.html)
+        write_answer(known, lasting.report, kept, options.html)
     if memory.on:
-        warning = memory.keep(answer, bundle, kept)
+        warning = memory.keep(lasting, bundle, kept)
         if warning:
             complain(warning)
         elif not options.as_json:  # in a pipe, too: whoever reads it later finds the incident by its number
@@ -371,16 +382,12 @@ def _deliver(
             complain(f"this run is {told}")
 
 
-def _draw(answer: DiagnosisResult, file: Path) -> None:
-    from bot.render.pictures.raster import png
-    from bot.render.pictures.timeline import loads
-    from bot.render.pictures.timeline_svg import draw
+def _say_compared(report: Report) -> None:
+    """Say where to see the comparison that was asked for, if the answer does not show it."""
+    from bot.render.indicators_text import comparison_not_shown
 
-    try:
-        svg = draw(loads(answer.timeline()))
-        file.write_bytes(svg.encode() if file.suffix.lower() == ".svg" else png(svg))
-    except (OSError, ValueError) as error:
-        refuse(f"{file}: cannot write the picture: {getattr(error, 'strerror', None) or error}")
+    if told := comparison_not_shown(report):
+        complain(told)
 
 
 def _attachments(answer: DiagnosisResult) -> dict[str, bytes]:

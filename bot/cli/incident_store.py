@@ -207,11 +207,12 @@ class StorableAnswer:
 
 def storable(answer: DiagnosisResult, bundle: Path, *, tenant: str) -> StorableAnswer:
     """What to store of the answer on one of several bundles."""
+    from bot.diagnosis.command_paths import runnable
     from bot.pages.attachments import small
 
     now = datetime.now(UTC)
     origin = _origin(answer, tenant, None, small(answer), now)
-    return StorableAnswer(answer.report, answer.replay, str(bundle.absolute()), origin, now)
+    return StorableAnswer(runnable(answer, anywhere=True), answer.replay, str(bundle.absolute()), origin, now)
 
 
 def stored_as(kind: str, number: int | None, stored: Stored | None) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from bot.cli.console import complain, masked, printable_json, progress_line
 from bot.cli.incident_store import IncidentMemory
 from bot.cli.missing_paths import is_missing, missing
+from bot.diagnosis.command_paths import runnable
 from bot.live.bundle_writer import fresh_folder, name_of
 from bot.live.metrics_poller import MetricsPoller
 from bot.live.probe_cycle import ProbeSources
@@ -286,7 +287,7 @@ class Screen:
             self._out.write("\n" if outcome.called else f"{shown(outcome.why)}.\n")
             if outcome.answer is not None:
                 self._out.flush()
-                show(outcome.answer.report, Reading(heat=outcome.answer.heat()))
+                show(runnable(outcome.answer), Reading(heat=outcome.answer.heat()))
             if folder:
                 self._out.write(
                     f"\nThe evidence is in {shown(folder)}. It is not stored as an incident; `signalbox diagnose --bundle {shown(folder)}` stores it.\n"

@@ -19,6 +19,7 @@ from bot.incidents.lifecycle import LifecycleStep, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
 from bot.store.database import Database
+from bot.store.digest_rows import MADE_UP as MADE
 from bot.store.packed_reports import Origin, file
 from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
@@ -27,7 +28,6 @@ from kb.model import Attempt, Phase, Verdict
 from kb.report import Decision, Diagnosis, EvidenceItem, Exclusion, JobView, Progress, Report, Suspect, Versions
 from kb.rulebase.rule import Rulebook
 
-MADE = "made-up"  # the bundle, and the engine in the versions
 LEMONS = ("gpu-017", "gpu-042")
 STEP, SAVED_EVERY = 6, 1200  # seconds of a step, and steps between two checkpoints
 _HOUR, _DAY = 3600.0, 86400.0

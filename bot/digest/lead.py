@@ -45,13 +45,20 @@ def _cost(digest: Digest) -> str:
     lost = digest.gpu_hours
     dearest = _dearest(digest)
     if dearest is None:
-        often = max(digest.classes, key=lambda line: (line.failures, line.fault))
-        return (
-            f"{_cause(often)} {'were' if often.fault == UNKNOWN else 'was'} most frequent: {often.failures} of {many(digest.failures, 'failure')}; "
-            "what they cost is unknown."
-        )
+        return f"{_most_frequent(digest)}; what they cost is unknown."
     share = f", {phrases.percent(dearest.gpu_hours.value / lost.value)} of the known loss" if lost.value > 0 else ""
     return f"{_cause(dearest)} cost most: {phrases.gpu_hours(dearest.gpu_hours)}{share}."
+
+
+def _most_frequent(digest: Digest) -> str:
+    """The most frequent cause; of several with as many failures, how many they are."""
+    most = max(line.failures for line in digest.classes)
+    often = sorted((line for line in digest.classes if line.failures == most), key=lambda line: line.fault)
+    if len(often) > 1:
+        names = few(["unknown cause" if line.fault == UNKNOWN else _quoted(line.title) for line in often], limit=_NEW)
+        return f"No cause stands out, {many(most, 'failure')} each: {names}"
+    verb = "were" if often[0].fault == UNKNOWN else "was"
+    return f"{_cause(often[0])} {verb} most frequent: {most} of {many(digest.failures, 'failure')}"
 
 
 def _ran_well(digest: Digest) -> str:

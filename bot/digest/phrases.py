@@ -138,12 +138,25 @@ def unfinished(digest: Digest) -> str:
     return "This digest is late: Signalbox was not running when it was due." if digest.late else ""
 
 
+def notes(digest: Digest) -> tuple[str, ...]:
+    """What a reader must know before the figures: that incidents are made up, that the week is not over, that the digest is late."""
+    return tuple(filter(None, (made_up(digest), unfinished(digest))))
+
+
+def made_up(digest: Digest) -> str:
+    """A warning that figures rest on made-up incidents; empty if none does."""
+    if not digest.made_up:
+        return ""
+    what = f"{digest.made_up:,} made-up {'incident' if digest.made_up == 1 else 'incidents'}"
+    return f"Sample data: these eight weeks contain {what} (signalbox demo --fill). The figures are not measurements."
+
+
 def none_at_all(digest: Digest) -> str:
     """The text for a week without failures."""
     if digest.reports == 1:
-        asked = "1 job was diagnosed, which had not failed"
+        asked = "1 job was diagnosed, and no failure was found in it"
     elif digest.reports:
-        asked = f"{digest.reports} jobs were diagnosed, none of which had failed"
+        asked = f"{digest.reports} jobs were diagnosed, and no failure was found in any of them"
     else:
         asked = "no jobs were diagnosed"
     return f"No failures {'' if digest.reports else 'are known '}in {digest.week}: {asked}."

@@ -19,7 +19,7 @@ _WIDTH = 100
 def text(digest: Digest, *, meanings: bool = False) -> str:
     """The digest as text. `meanings`: explain each figure at the end."""
     lines = [f"Failures of training jobs, week {digest.week} ({phrases.span(digest)})"]
-    lines += [item for item in (phrases.unfinished(digest),) if item]
+    lines += [line for note in phrases.notes(digest) for line in _wrapped(note)]
     lines += ["", *(line for sentence in lead.sentences(digest) for line in _sentence(sentence)), *_actions(digest), ""]
     if digest.failures:
         lines += [f"{tile.name:<18} {tile.value:>10}  {tile.told}" for tile in tiles(digest)]

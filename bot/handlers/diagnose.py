@@ -21,6 +21,7 @@ from bot.collection.collect import CollectedBundle, finished
 from bot.collection.find_job import JobNotFound, LocatedJob
 from bot.config.chat import Tenant
 from bot.config.settings import Config
+from bot.diagnosis.command_paths import runnable
 from bot.diagnosis.diagnose import ComparisonOptions, diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather, visible
 from bot.handlers.successful_runs import SuccessfulRun, record_successful_run, unsuitable_reason
@@ -113,7 +114,7 @@ class DiagnoseHandler:
         recall = recaller(lambda: self.ledger.database, scope, self.known.rulebook.faults)
         given = None if order.state is None else GivenJob(order.state)
         answer = diagnose_bundle(self.known, folder, workers=1, compare=compare, recall=recall, given=given)
-        report = self._calibrated(answer.report, order.tenant)
+        report = self._calibrated(runnable(answer, anywhere=True), order.tenant)
         answer = replace(answer, report=report)
         hits = shadowed(self.known, answer.evidence)
         end = end_time(report, spooled.end)

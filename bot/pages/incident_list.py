@@ -135,7 +135,12 @@ def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> 
     every = (
         select(IncidentRow.id, named_cause())
         .where(*asked)
-        .order_by(*_order(wanted.sort, now), col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
+        .order_by(
+            *_numbered(wanted.text),
+            *_order(wanted.sort, now),
+            col(IncidentRow.created_at).desc(),
+            col(IncidentRow.id).desc(),
+        )
         .limit(MOST_COUNTED)
     )
     each = select(named_cause().label("fault")).where(*era).subquery()
@@ -216,7 +221,19 @@ def _mentions(text: str, titled: Sequence[str]) -> ColumnElement[bool]:
     found = [_contains(text, row.summary, row.fault, row.nodes, *_NAMES), said.correlate(IncidentRow).exists()]
     if titled:
         found.append(named_cause().in_(titled))
-    number = text.removeprefix("#")
-    if number.isascii() and number.isdigit() and len(number) < _DIGITS:
-        found.append(col(row.id) == int(number))
+    number = _number(text)
+    if number is not None:
+        found.append(col(row.id) == number)
     return or_(*found)
+
+
+def _number(text: str) -> int | None:
+    """The number of an incident, as 4 or #4; None if the text is none."""
+    number = text.removeprefix("#")
+    return int(number) if number.isascii() and number.isdigit() and len(number) < _DIGITS else None
+
+
+def _numbered(text: str) -> list[ColumnElement[Any]]:
+    """What puts the incident first whose number is searched for."""
+    number = _number(text)
+    return [] if number is None else [case((col(IncidentRow.id) == number, 0), else_=1)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.render.text_format import many
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -30,6 +28,6 @@ def _grounds(report: Report) -> Iterator[str]:
         yield f"the scheduler reports {state}"
     ends = {item.evidence.source for item in report.indicators.events if item.evidence is not None}
     if ends:
-        yield f"{many(len(ends), 'log')} {'shows' if len(ends) == 1 else 'show'} the end"
+        yield "1 log shows the end" if len(ends) == 1 else f"{len(ends):,} logs show the end"
     if reached.last_iteration is not None and reached.last_iteration == reached.total_iterations:
         yield f"the last of its {reached.total_iterations:,} steps is logged"

@@ -46,6 +46,7 @@ _LIVE_STATES = frozenset({"", "RUNNING"})  # of jobs that no scheduler calls end
 _RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # these start the job again right away
 
 _CONTRADICTION = "contradiction"  # code of a gap
+_PROCESSES_GONE = "exits_unknown"  # of the gap of a watch that saw all processes of the job go
 
 
 def decided(report: Report) -> str:
@@ -173,8 +174,10 @@ def how_to_settle(report: Report) -> tuple[str, str]:
     if gap.asked.isdecimal():
         command = f"sacct -j {gap.asked} --format=JobID,State,ExitCode,End"
         return "Ask Slurm: COMPLETED with exit code 0:0 means a normal end, RUNNING that it has not ended.", command
+    gone = any(item.code == _PROCESSES_GONE for item in report.gaps)
     ways = "sacct -j <job>, kubectl get job <name>"
-    return f"Ask the job's scheduler for its state and exit code ({ways}), or see whether its processes still run.", ""
+    look = "read the end of its launcher's output" if gone else "see whether its processes still run"
+    return f"Ask the job's scheduler for its state and exit code ({ways}), or {look}.", ""
 
 
 def further_gaps(report: Report) -> list[Gap]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bot.render import phrases
 from bot.render.text_format import tail
 from bot.render.text_page import LISTED, MARGIN, TextPage, Weight
+from kb.report import leaves_open
 
 if TYPE_CHECKING:
     from kb.report import Indicator, Indicators, Report
@@ -39,6 +40,15 @@ def add_indicators(page: TextPage, report: Report) -> None:
                 page.field("", f"... and {len(items) - len(kept)} more", "quiet")
     with page.weighing(Weight.MORE_EVIDENCE):
         page.field("Compared", f"with {found.compared_with}" if found.compared_with else "", "quiet")
+
+
+def comparison_not_shown(report: Report) -> str:
+    """Return where to see a comparison that was asked for, if the answer does not show it: a rule explains the failure."""
+    if report.verdict != "fault" or leaves_open(report) or not report.indicators.compared_with:
+        return ""
+    return (
+        f"compared with {report.indicators.compared_with}; a rule explains the failure, so only -v shows what differs"
+    )
 
 
 def _not_quoted(report: Report) -> Indicators:

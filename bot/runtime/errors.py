@@ -1,7 +1,7 @@
 """Errors of the use cases, and exit statuses of the command.
 
 0: a report was made. 2: bad usage or unreadable input. 3: nothing could be collected. With `--exit-decision` the status is the
-decision: 0 if it is proven that nothing failed, one status for each advice, and one if what to do cannot be told.
+decision: 0 if the evidence shows that nothing failed, one status for each advice, and one if what to do cannot be told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DECISIONS: Mapping[Advice, int] = {
     "wait": 14,
     "fix_first": 15,
 }
-PROVEN = 0
+NO_FAULT = 0
 UNDECIDED = 16
 
 
@@ -35,7 +35,7 @@ def exit_status(error: SignalboxError) -> int:
 def decision_status(report: Report) -> int:
     """Return the exit status for a requeue wrapper."""
     if report.verdict == "no_fault":
-        return PROVEN
+        return NO_FAULT
     if report.verdict != "fault":
         return UNDECIDED
     return DECISIONS["fix_first"] if report.decision.find_cause else DECISIONS.get(report.decision.advice, UNDECIDED)

@@ -174,6 +174,7 @@ class Digest:
     cuts: tuple[Breakdown, ...]
     late: bool = False
     ran_well: Sum = field(default_factory=lambda: total(()))
+    made_up: int = 0
     schema: str = SCHEMA
 
     @property

@@ -29,7 +29,7 @@ def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = 
     """
     digest = loads(numbers)
     head = f"Training job failures, week {digest.week}"
-    blocks = [header(head), note(phrases.span(digest), phrases.unfinished(digest))]
+    blocks = [header(head), note(phrases.span(digest), *phrases.notes(digest))]
     blocks += _lead(digest)
     if digest.failures:
         blocks += [*_figures(digest), *_changes(digest), *_classes(digest), *_nodes(digest)]

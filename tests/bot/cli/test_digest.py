@@ -17,6 +17,7 @@ def test_fill_then_read(signalbox):
     told = signalbox("digest", "--zone", "Europe/Berlin")
     assert told.status == 0
     assert b"Time to recover" in told.out
+    assert b"Sample data: these eight weeks contain " in told.out
     numbers = signalbox("digest", "--json", "--html", "week.html", "--zone", "Europe/Berlin")
     digest = loads(numbers.out)
     assert f"Failures of training jobs, week {digest.week}" in told.out.decode()
@@ -35,6 +36,7 @@ def test_a_store_with_incidents_of_its_own_is_not_filled(signalbox):
     ran = signalbox("demo", "--fill")
     assert ran.status == 2
     assert "has real incidents" in ran.err
+    assert b"Sample data" not in signalbox("digest").out
 
 
 def test_what_is_wrong_is_reported_in_a_line(signalbox):

@@ -77,6 +77,31 @@ def test_actions_have_owners():
     ]
 
 
+def test_a_tie_names_no_single_cause():
+    """Of causes with as many failures, none was most frequent."""
+    told = lead.sentences(digest_of(failure(1), failure(2, "disk")))[0]
+    assert (
+        told == "No cause stands out, 1 failure each: “The disk was full”, “A GPU failed”; what they cost is unknown."
+    )
+
+
+def test_made_up_incidents_are_called_sample_data_everywhere():
+    """Figures are what people pass on: text, page and message say that they are no measurements; others say nothing of it."""
+    real = digest_of(*COSTLY)
+    for digest, expected in ((replace(real, made_up=31), True), (real, False)):
+        surfaces = [text(digest), page(digest).decode(), read(message_of(dumps(digest)).blocks)]
+        assert [("Sample data: these eight weeks contain 31 made-up incidents" in item) for item in surfaces] == [
+            expected
+        ] * 3
+
+
+def test_runs_without_a_failure_are_not_said_to_have_succeeded():
+    """How one of them ended may be unclear."""
+    unclear = failure(1, None)._replace(verdict="insufficient_evidence", phase="unknown", rule=None)
+    told = lead.sentences(digest_of(unclear))[0]
+    assert "1 job was diagnosed, and no failure was found in it." in told
+
+
 def test_what_nobody_knows_is_called_unknown():
     """In the sentences, in every table and figure, on every surface."""
     digest = digest_of(failure(1), failure(2), failure(3, "disk"))

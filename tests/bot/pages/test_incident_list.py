@@ -146,6 +146,7 @@ def test_what_people_said_and_read_is_found(filled):
     )
     ledger.closings.annotate(numbers["nccl"], "default", "k", told, NOW)
     with ledger.database.session(write=True) as session:
+        session.get_one(IncidentRow, numbers["ecc"]).job_id = f"{numbers['old']}711"  # newer, and has the number too
         row = session.get_one(IncidentRow, numbers["none"])
         row.job_id, row.source = None, "/work/read/56/logs"
         session.add(row)
@@ -157,7 +158,8 @@ def test_what_people_said_and_read_is_found(filled):
     named = [("nccl", "llm-7b", ("gpu-n09",))]
     assert found(node="gpu-n09") == found(text="Squeezed") == found(text="riser loose") == found(text="n09") == named
     assert found(text=f"#{numbers['nccl']}") == named
-    assert named[0] in found(text=str(numbers["nccl"]))
+    assert found(text=str(numbers["nccl"]))[0] == named[0]
+    assert next(name for name, *_ in found(text=str(numbers["old"]), weeks="0")) == "old"
     assert [name for name, *_ in found(node="gpu-10")] == ["ecc"]
     assert found(text="/work/read/56") == found(job="read/56/logs") == [("none", ".../read/56/logs", ())]
     assert found(text="9" * 40) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.render.completion import certainty
+from bot.render.report_json import to_json
 from bot.render.terminal import plain
 from kb.report import EvidenceItem, Indicator, Indicators
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY
@@ -32,4 +33,7 @@ def test_a_completed_run_says_how_sure_that_is_and_from_what():
     )
     assert certainty(bare) == "possible"
     assert certainty(FALLEN_GPU) == ""
+    assert to_json(bare)["completion"] == {"level": "possible", "reason": ""}
+    assert to_json(whole)["completion"]["reason"].startswith("The scheduler reports COMPLETED; 2 logs show the end")
+    assert to_json(FALLEN_GPU)["completion"] is None
     assert certainty(replace(run, phase="running")) == ""

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from bot.render.commands import host_of
-from bot.render.decisions import decided
+from bot.render.decisions import decided, how_to_settle
 from bot.render.headline import class_tag, headline
 from bot.render.phrases import suspects_label
 from bot.render.terminal import plain
+from kb.model import Gap
 from kb.report import COMPLETED, ONE_END, REPORTED, Decision, Exclusion, JobView, Progress, RemedyStep, Suspect
 from tests.support.bot_samples import FALLEN_GPU
 
@@ -139,3 +140,13 @@ def test_a_job_that_its_scheduler_starts_again_is_left_to_it():
     )
     outside = decided(_report("failed", None, Decision("wait"), "storage_fault"))
     assert outside == "Don't requeue yet. Wait for the external problem to clear."
+
+
+def test_nobody_is_sent_to_processes_that_were_seen_to_go():
+    """A watch saw them end; the launcher's output may say how."""
+    unclear = replace(FALLEN_GPU, verdict="insufficient_evidence", phase="unknown", diagnoses=())
+    state = Gap("state_unknown", "scheduler", "the job's state is unknown")
+    assert "see whether its processes still run" in how_to_settle(replace(unclear, gaps=(state,)))[0]
+    told = how_to_settle(replace(unclear, gaps=(state, Gap("exits_unknown", "processes", "all are gone"))))[0]
+    assert "processes still run" not in told
+    assert "launcher's output" in told

@@ -100,6 +100,7 @@ def test_a_report_has_the_documented_shape():
         "streams": 0,
         "bytes_read": 0,
         "time_zone": "utc",
+        "completion": None,
         "timing": {"read": 0.25},
     }
     assert json.dumps(expected) == json.dumps(actual)
