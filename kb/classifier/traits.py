@@ -102,10 +102,10 @@ def traits(error: ErrorText, concepts: Mapping[str, Sequence[str]] = _NO_CONCEPT
 def in_words(found: Sequence[str]) -> str:
     """Return traits for a reader: `type TypeError, the words "keyword", "argument"`. Traits of parts of a name are left out.
 
-    The words lack their endings, as the model knows them.
+    The words lack their endings, as the model knows them. Other pairs of words need not stand together in the message.
     """
     told = dict.fromkeys(part for trait in found if (part := _in_words(trait)))
-    words = [f'"{trait.partition(" ")[2]}"' for trait in found if trait.startswith(("word ", "words "))]
+    words = [f'"{trait.partition(" ")[2]}"' for trait in found if trait.startswith(("word ", "words not "))]
     if words:
         told[f"the {'word' if len(words) == 1 else 'words'} {', '.join(words)}"] = None
     return ", ".join(told)
@@ -116,15 +116,13 @@ def _in_words(trait: str) -> str:
     kind, _, rest = trait.partition(" ")
     if kind in ("type", "code", "folder", "file", "function", "after", "during"):
         return trait
-    first = rest.partition(",")[0]
-    area = "raised in the run's own code" if first == OWN else f"raised in {first} code"
+    first = rest.partition(",")[0]  # a library's area is the model's own idea of it, which no line shows
     told = {
-        "below": f"called from the {rest} code",
         "about": f"about {rest.replace(', ', ' and ')}",
         "parameter": f"a parameter named *{rest}" if rest else "a parameter",
         "stage": f"stage {first.replace('_', ' ')}",
         "ranks": RANKS.get(rest, ""),
-        "area": area if first else "",
+        "area": "raised in the run's own code" if first == OWN else "",
     }
     return told.get(kind, "")
 

@@ -35,6 +35,9 @@ _LAUNCHER = lazy_compile(
 _OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError", "SyntaxError"})
 _IMPORT = lazy_compile(r"(?:import|from) \w")
 _REPORTS = frozenset({"ChildFailedError", "CalledProcessError"})  # a launcher says with these that its program failed
+_WORK_BEGINS = lazy_compile(
+    r"(?i)(?:^|[]:|>-] )\W{0,8}(?:start|begin)(?:ing|s)?(?: (?:the )?(?:\w{1,20} ){0,2}(?:training|tuning|inference|generation|sampling|quantization|pruning|optimi[sz]ation|loop)\b.{0,40})?\W{0,6}$"
+)
 _OF_PLACES = frozenset({"unschedulable"})
 _REFUSED = lazy_compile(
     r": error: (?:unrecognized arguments|the following arguments are required|argument \S{1,80}: )|: can't open file '"
@@ -82,6 +85,8 @@ def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
         return "iterating" if stage == "teardown" and step is not None else stage, step  # a comparison covers the loop
     stage = _marked(first, stage, facts)
     begun, counted = _has_stepped(first, facts), _counted_step(first, facts)
+    if begun and stage == "iterating" and _starts_anew(first, facts):
+        return None, None  # the steps in the log are those of a run before
     stage = _of_checkpoints(_shown(best, stage, facts, begun=begun, counted=counted is not None), best)
     return stage, _last_step(first, step, facts) if begun else counted
 
@@ -108,6 +113,8 @@ def _shown(best: Finding, stage: Stage | None, facts: Facts, *, begun: bool, cou
     shown = shown or _by_others(best, first, facts) or _by_waiting(best, stage, facts)
     if shown is not None:
         return shown
+    if stage == "init" and not begun and _work_begun(first, facts):
+        return None  # the program's own work, in which no step is known
     if counted and stage in _UNTIL_STEPS:
         return "iterating"
     if stage == "iterating" and (not begun or _all_stepped(first, facts)):
@@ -130,6 +137,34 @@ def _without_steps(best: Finding, facts: Facts) -> Stage | None:
     own = any(map(is_of_own_start, starts))
     before = kept_lines(summary) if own else ()
     return "init" if own and not any(states_value(text_of(line)) for at, line in before if at < first.offset) else None
+
+
+def _without_start(done: Progress, first: Signal, facts: Facts) -> Progress:
+    """Return the progress without a stage, and a step, that the start of the run, or a run before it, only seems to show."""
+    if done.stage == "iterating" and _starts_anew(first, facts):
+        return replace(done, stage=None, last_iteration=None, total_iterations=None)
+    return replace(done, stage=None) if done.stage == "init" and _work_begun(first, facts) else done
+
+
+def _starts_anew(signal: Signal, facts: Facts) -> bool:
+    """Whether a line ended a run of a log of several while its program started, by its frames, with no step logged after it.
+
+    Not every start is known: one that prints little repeats too few lines.
+    """
+    stream = facts.streams[signal.stream] if signal.stream >= 0 else None
+    if stream is None or not stream.later_starts or stream.steps_after(signal.offset):
+        return False
+    return any(start_activity(_called_first(item)) is not None for item in _chained(signal, facts))
+
+
+def _work_begun(signal: Signal, facts: Facts) -> bool:
+    """Whether a program says between its start and a line that its work begins, and the line's traceback shows no start."""
+    stream = facts.streams[signal.stream]
+    mark = max((mark.offset for mark in stream.summary.marks if mark.offset < signal.offset), default=-1)
+    raised = _raised(signal, facts)
+    before = min([signal.offset, *map(structure_start, raised)])
+    said = (text_of(line) for at, line in kept_lines(stream.summary) if mark < at < before)
+    return any(map(_WORK_BEGINS.search, said)) and not any(start_activity(_called_first(item)) for item in raised)
 
 
 def _counted_step(signal: Signal, facts: Facts) -> int | None:
@@ -162,6 +197,8 @@ def ended_in(
     best = next(stops, diagnoses[0] if diagnoses else None)
     if best is None or state not in ("failed", "stopped"):
         return done
+    if best.stage is None and ranked and (shown := _without_start(done, ranked[0].best.first, facts)) is not done:
+        return shown
     if best.iteration != done.last_iteration and (best.iteration is not None or best.stage in UNINFORMATIVE_STAGES):
         return done  # its place is not that of the last step, or not known
     if best.stage is None and best.role != "root_cause":

@@ -29,6 +29,11 @@ _GIVEN = lazy_compile(
 _LOOPBACK = lazy_compile(r"(?:ip6-)?localhost\d?(?:\.[\w.-]{1,64})?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1?")
 _PART = lazy_compile(r"[^\W_.-]+")
 _BUS = lazy_compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
+# a shell's prompt at which the messages of its own host were asked for
+_PROMPT = lazy_compile(
+    r"(?m)^(?:\([\w.-]{1,40}\) ?)?\[?[\w.-]{1,32}@(?P<host>[A-Za-z][\w.-]{0,62})(?::\S{0,80}| [^\s\]]{1,80}\])[#$] {0,3}"
+    r"(?:sudo )?(?P<asks>dmesg|journalctl|nvidia-smi)?\b"
+)
 _TASKS = lazy_compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 # a rank that says that it has started, within a line
 _STARTED = lazy_compile(
@@ -164,7 +169,15 @@ class Places:
         named = ref.resource.node
         if named in self._names:
             return self._names[named]
-        return self._in_path(ref.uri) or (self._of_files.get(named, named) if named else None)
+        told = self._of_files.get(named, named) if named else None
+        return self._in_path(ref.uri) or told or self._at_prompt(index)
+
+    def _at_prompt(self, index: int) -> str | None:
+        """Return the host at whose prompt the kernel's messages or the GPUs of a text were shown, if its prompts name one host."""
+        summary = self._facts.streams[index].summary
+        found = [match for text in (summary.head, summary.tail) if "@" in text for match in _PROMPT.finditer(text)]
+        hosts = {match["host"] for match in found}
+        return hosts.pop() if len(hosts) == 1 and any(match["asks"] for match in found) else None
 
     def _in_path(self, uri: str) -> str | None:
         for segment in reversed(uri.split("/")):

@@ -119,15 +119,14 @@ def _which(runs: Collection[int], known: int, *, whole: bool) -> RunsInLog:
     """Return in which runs of a log a finding is; `whole`: whether all of the log is kept, so that no run is missed."""
     if max(runs) + 1 < known:
         return RunsInLog("the same log goes on with a later start of the program", to_last=False)
-    several = str(known) if whole else "several"
-    if len(runs) == 1:
-        return RunsInLog(f"in the last of {several} runs in this log", to_last=True)
+    if len(runs) == 1:  # their number is not told: a start that prints little is not seen
+        return RunsInLog("in the last of several runs in this log", to_last=True)
     if not whole or min(runs) > 0:
         before = "an earlier one" if len(runs) == 2 else "earlier ones"
-        return RunsInLog(f"in the last of {several} runs in this log, and in {before}", to_last=True)
+        return RunsInLog(f"in the last of several runs in this log, and in {before}", to_last=True)
     if len(runs) == known:
-        return RunsInLog(f"in each of the {several} runs in this log", to_last=True)
-    return RunsInLog(f"in the first and the last of {several} runs in this log", to_last=True)
+        return RunsInLog("in each run that is seen in this log", to_last=True)
+    return RunsInLog("in the first and the last of several runs in this log", to_last=True)
 
 
 def _is_kept(summary: StreamSummary) -> bool:

@@ -85,6 +85,7 @@ _SIZES = lazy_compile(
 _PASSED_ON = lazy_compile(r"Caught \w{1,80} in (?:replica|DataLoader worker|pin memory thread)")
 _RAISES = lazy_compile(r"\s{0,80}raise [\w.]{1,120}\(")
 _SOURCE = 400  # bytes from a `raise` in a traceback to the exception's own line
+_LEADS_ON = (":", ",", "(", "[", "{", "=", "\\")  # ends of a line of a message that another one continues
 _SHORT = 160  # characters of a message within a sentence
 _UNITS = {"b": 1 / 1073741824, "K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _PID_DIGITS = 8  # hexadecimal digits of a process id
@@ -232,10 +233,24 @@ def _raised(signals: Sequence[Signal]) -> list[Signal]:
 
 def _said(first: Signal) -> str:
     """Return what the exception or the check of a line says, on one line and cut at a word; empty if it says nothing."""
-    words = " ".join(_message(first).split())
+    words = " ".join(_own_lines(_message(first)).split())
     if len(words) > _SHORT:
         return f"{words[:_SHORT].rpartition(' ')[0] or words[:_SHORT]} ..."
     return words.rstrip(".:;, ") if len(words) > 2 else ""
+
+
+def _own_lines(message: str) -> str:
+    """Return the lines of a message that are surely its own: the first, and further ones as long as one leads to the next.
+
+    A line leads on if it ends with a colon, a comma or an open bracket, or an indented line is the next or the one after.
+    Others may be what the program printed at its end.
+    """
+    lines = message.strip().split("\n")
+    indented = [line[:1] in (" ", "\t") for line in lines]
+    kept = 1
+    while kept < len(lines) and (lines[kept - 1].rstrip().endswith(_LEADS_ON) or any(indented[kept : kept + 2])):
+        kept += 1
+    return "\n".join(lines[:kept])
 
 
 def _message(first: Signal) -> str:

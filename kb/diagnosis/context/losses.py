@@ -26,6 +26,8 @@ def of_losses(first: Signal, facts: Facts) -> Mapping[str, str]:
     """
     losses = _losses(first, facts)
     broken = _broken(losses) if losses else {}
+    if broken.get("loss") == "never_finite" and _evaluated_finite(first, losses[0], facts):
+        broken = {}  # that of an evaluation was: it broke before the first one logged of the training
     end = {"last_loss": f"{losses[-1].loss:.5g}", "last_step": _step(losses[-1])} if losses else {}
     found = {**end, **(broken or _broken_norms(first, facts))}
     return {name: value for name, value in found.items() if value}
@@ -40,6 +42,12 @@ def _broken_norms(first: Signal, facts: Facts) -> Mapping[str, str]:
     if not finite:
         return {"norm": "never_finite"}
     return {"norm": "broke", "good_norm": _place(norms[finite[-1]]), "bad_norm": _place(norms[finite[-1] + 1])}
+
+
+def _evaluated_finite(first: Signal, training: ProgressPoint, facts: Facts) -> bool:
+    """Whether the log of a signal shows a finite loss of an evaluation before the first one of the training."""
+    told = (p for p in facts.streams[first.stream].summary.series.points if p.validation and p.offset < training.offset)
+    return any(point.loss is not None and _finite(point) for point in told)
 
 
 def _losses(first: Signal, facts: Facts) -> list[ProgressPoint]:

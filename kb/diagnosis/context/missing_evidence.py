@@ -98,7 +98,7 @@ def _of_kernel(
     verdict: Verdict, evidence: Evidence, facts: Facts, diagnoses: Sequence[Diagnosis], run: RunCircumstances
 ) -> Iterator[str]:
     """Yield what only a kernel log could say about the first diagnosis, without what another source says already."""
-    if verdict == "no_fault":
+    if verdict == "no_fault" or run.get("system") == "windows":
         return
     best = diagnoses[0] if diagnoses else None
     if best is not None and best.fault in _RULES and best.rule not in _RULES[best.fault]:

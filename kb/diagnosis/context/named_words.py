@@ -29,6 +29,7 @@ _PLAIN = lazy_compile(
     r"(?<![\w./=-])([a-z][a-z0-9]{0,30}(?:_[a-z0-9]{1,30}){1,8}|[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){1,8})"
     r"(?![\w/-]|\.\w|\((?!=?\d))"
 )
+_SETTING = lazy_compile(r"`\w{1,60}` (?:is set |set )?to `\w{1,40}`")  # of the call, not what its data names
 _SHAPE = lazy_compile(
     r"(?<![\d.])([\[(](?:\d{1,12}|None), ?(?:(?:\d{1,12}|None)(?:, ?)?){0,12}[\])])|(?<![\w.])(\[\d{1,12}\]|\d{1,9}x\d{1,9})(?![\w.])"
 )
@@ -49,7 +50,7 @@ def message_names(message: str) -> str:
     whole = message[:_LONGEST].strip()
     if whole[:1] in "'\"" and whole[-1:] == whole[:1] and " " in whole:  # a KeyError quotes its message
         whole = whole[1:-1]
-    text = _VALUE.sub(r"\1", _ASIDE.sub(" ", whole))
+    text = _VALUE.sub(r"\1", _ASIDE.sub(" ", _SETTING.sub(" ", whole)))
     choices = _CHOICES.search(text, _BEGIN)
     text = text[: choices.start()] if choices is not None else text
     sentence = _SENTENCE.search(text)

@@ -50,6 +50,8 @@ _NAMED = lazy_compile(
     r"|\((?:IP|node_ip)[:=] ?([0-9.]{7,15})|\bIP: ([0-9.]{7,15})|\bip=([0-9.]{7,15})|NodeName=([\w.-]{2,63})"
     rf"|\bpeer \[?({_NUMBERED})\]?[:<]|from peer ([0-9.]{{7,15}})|from ([0-9.]{{7,15}})<"
 )
+# Ray's prefix within a line: the record of another process, which a lost line break joined to this one
+_JOINED = lazy_compile(r"(?<=[\w'\").\]]) ?\([A-Za-z][\w.:]{0,80} pid=\d{1,9}(?:, ip=[0-9A-Fa-f.:]{3,45})?\) ")
 _PID = lazy_compile(r"\bpid[=: ]{1,2}(\d{1,9})\b")
 _NAMES_RANKS = ("mpirun", "pals", "own")  # launchers whose messages name the rank that ended
 _NAMING = ("failed", "peer", "host", "ip")  # captures that name a machine
@@ -214,7 +216,9 @@ def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Pl
     found = [node for node in map(places.known, told) if node is not None]
     if not found and (finding.fault.id == "node_lost" or stated):
         found = told
-    if not found and (match := _NAMED.search(signal.line)):
+    joined = _JOINED.search(signal.line)
+    line = signal.line[: joined.start()] if joined else signal.line
+    if not found and (match := _NAMED.search(line)):
         name = next((part for part in match.groups() if part), "")
         found = [node for host in _expand_hosts(name) if (node := places.node(host))]
     launcher = captures.get("launcher")
@@ -223,7 +227,7 @@ def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Pl
         rank = signal.resource.rank
     if rank is not None:
         return [Place(rank, places.node_of(rank) or next(iter(found), None))]
-    pid = _PID.search(signal.line)
+    pid = _PID.search(line)
     number = captures.get("pid", "") or (pid[1] if pid else "")
     return [Place(places.rank_at(node, pid=number), node) for node in dict.fromkeys(found)]
 

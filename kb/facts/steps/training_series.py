@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from itertools import pairwise
 
 from kb.facts.steps.elapsed_times import without_elapsed
+from kb.facts.steps.epoch_bars import without_epoch_bars
 from kb.model import ProgressPoint
 from kb.parsers.logs.progress.bars import counts_otherwise
 from kb.parsers.logs.progress.line_format import changed
@@ -59,7 +60,7 @@ class _Bar:
 
 def training_series(summary: StreamSummary) -> Series:
     """Return the series of a stream, with the bars of evaluations marked, and steps added to lines without one."""
-    series = _without_single(_with_epochs_as_such(summary.series))
+    series = without_epoch_bars(_without_single(_with_epochs_as_such(summary.series)), BAR)
     series = _without_false_start(without_elapsed(series, BAR), summary)
     bars = [at for at, p in enumerate(series.points) if _is_bar(p)]
     stepless = any(_belongs_to_a_step(p) for p in series.points)

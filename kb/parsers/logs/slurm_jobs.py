@@ -73,10 +73,11 @@ def _read_seff(window: bytes, at: int) -> tuple[Structure, ...]:
     """Read the state that `seff` prints a few lines below the job's id."""
     line, after = line_at(window, at)
     found = _SEFF.match(line)
-    job, start = _id_above(window, at, _SEFF_ID)
+    job, _ = _id_above(window, at, _SEFF_ID)
     if found is None or not job:
         return ()
-    return _ended(text(found["state"]), job, (start, after), (number(found["exit"]), None))
+    ended = _ended(text(found["state"]), job, (at, after), (number(found["exit"]), None))
+    return tuple(replace(event, line=text(line).rstrip()) for event in ended)  # as it stands: the id is another line's
 
 
 def _ended(

@@ -440,3 +440,18 @@ def test_what_a_program_raises_before_it_states_any_value_is_of_its_start() -> N
     assert stage(text + "FileNotFoundError: vocab\n") == "init"
     assert stage(text + "ValueError: vocab\n") is None
     assert stage("residue 0.25\n" + text + "FileNotFoundError: vocab\n") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "stage"),
+    [
+        ("Starting training!", None),
+        ("Starting...", None),
+        ("Starting the server", "init"),
+        ("Building the model", "init"),
+    ],
+)
+def test_a_start_is_over_where_the_program_says_that_its_work_begins(said: str, stage: Stage | None) -> None:
+    """No step is known then, and neither is the stage."""
+    report = report_of(f"> initializing torch distributed ...\n{said}\n{raised('compute')}")
+    assert (report.diagnoses[0].stage, report.progress.stage) == (stage, stage)

@@ -198,3 +198,20 @@ def test_the_start_of_a_log_states_how_many_ranks_there_are() -> None:
     assert (both.world, both.ranks) == (1, {1})
     started = "WARNING - __main__ - Process rank: 2, device: cuda:2, n_gpu: 1 distributed training: True\n"
     assert places(scanned(started, BOOK)).ranks == {2}
+
+
+@pytest.mark.parametrize(
+    ("prompts", "node"),
+    [
+        (("root@node1:~# nvidia-smi", "(venv) root@node1:~/x# dmesg -T"), "node1"),
+        (("[root@node1 ~]# dmesg",), "node1"),
+        (("root@node1:~# ls",), None),
+        (("root@node1:~# dmesg", "me@login:~$ ls"), None),
+    ],
+)
+def test_a_prompt_at_which_the_kernels_messages_were_asked_for_names_their_node(
+    prompts: tuple[str, ...], node: str | None
+) -> None:
+    """Where all prompts of the text name one host; a prompt at which something else ran may be on a login node."""
+    shown = scanned("\n".join(prompts) + "\nNVRM: loading\n", BOOK, StreamRef("dmesg.log", kind="kernel"))
+    assert Places(Facts(Evidence(streams=(shown,)))).place(0, Resource()).node == node

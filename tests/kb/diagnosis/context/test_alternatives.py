@@ -253,7 +253,7 @@ def test_an_equal_failure_of_each_restart_is_told(base: tuple[Knowledge, Matcher
     )
     found = report(base, train="".join(run.format(number, 4000 + number) for number in (2, 3, 4)))
 
-    assert "in each of the 3 runs in this log" in found.diagnoses[0].reasons
+    assert "in each run that is seen in this log" in found.diagnoses[0].reasons
 
 
 def test_a_gpu_in_a_list_of_pci_devices_is_named_by_its_address(base: tuple[Knowledge, Matcher]) -> None:

@@ -53,10 +53,10 @@ def test_a_finding_is_told_of_the_last_run_that_has_it() -> None:
     run = start + STEPS + ERROR
     both = report(run + start + ERROR)
     assert both.diagnoses[0].iteration is None
-    assert "in each of the 2 runs in this log" in both.diagnoses[0].reasons
+    assert "in each run that is seen in this log" in both.diagnoses[0].reasons
     alone = report(start + STEPS + "RuntimeError: bad loss\n" + run)
     assert (alone.diagnoses[0].iteration, alone.progress.last_iteration) == (45, 45)
-    assert "in the last of 2 runs in this log" in alone.diagnoses[0].reasons
+    assert "in the last of several runs in this log" in alone.diagnoses[0].reasons
 
 
 def test_what_ended_an_earlier_attempt_is_over_once_a_later_one_hangs_or_makes_steps() -> None:
@@ -97,7 +97,7 @@ def test_a_failure_of_earlier_runs_is_told_although_a_later_one_went_on() -> Non
     )
     told = diagnose(Evidence(streams=(scanned(text, book),)), book).diagnoses[0]
     assert told.iteration == 3
-    assert "in each of the 2 runs in this log" in told.reasons
+    assert "in each run that is seen in this log" in told.reasons
 
 
 def test_of_two_rules_of_a_fault_the_one_of_the_last_run_is_told() -> None:
@@ -110,7 +110,7 @@ def test_of_two_rules_of_a_fault_the_one_of_the_last_run_is_told() -> None:
     text = start + STEPS + ERROR + start + ERROR.replace("CUDA out of memory", "the driver has no memory")
     told = diagnose(Evidence(streams=(scanned(text, book),)), book).diagnoses[0]
     assert told.rule == "driver"
-    assert "in the last of 2 runs in this log" in told.reasons
+    assert "in the last of several runs in this log" in told.reasons
 
 
 def test_a_failed_earlier_run_is_named_where_the_last_one_is_unclear() -> None:
@@ -125,3 +125,18 @@ def test_a_failed_earlier_run_is_named_where_the_last_one_is_unclear() -> None:
     assert first.evidence.text.endswith("RuntimeError: CUDA out of memory")
     alone = report(start + STEPS)
     assert alone.summary.startswith("No failure found in 1 log, but it is unclear whether the run completed")
+
+
+def test_a_start_that_prints_little_has_no_step_of_the_run_before() -> None:
+    """Where the log holds several runs and the frames are of a start; the same frames in a log of one run are not told so."""
+    start = "reading the settings of the run\nname of the run: first_try\ncorpus with 4000 documents\n"
+    raised = (
+        'Traceback (most recent call last):\n  File "/srv/fit.py", line 9, in <module>\n    net = build()\n'
+        '  File "/srv/fit.py", line 4, in build\n    net = AutoModel.from_pretrained(name)\n'
+        '  File "/lib/transformers/modeling_utils.py", line 70, in from_pretrained\n    load()\n'
+        "RuntimeError: CUDA out of memory\n"
+    )
+    several = report(start + STEPS + ERROR + start + STEPS + "device: cuda\n" + raised)
+    assert (several.progress.stage, several.progress.last_iteration) == (None, None)
+    assert (several.diagnoses[0].stage, several.diagnoses[0].iteration) == (None, None)
+    assert report(start + STEPS + raised).progress.last_iteration == 45

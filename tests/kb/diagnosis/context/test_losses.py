@@ -28,3 +28,11 @@ def test_a_bar_that_is_redrawn_with_the_loss_before_shows_no_loss_of_its_step() 
     found = of_losses(Mock(stream=0), Facts(Evidence(streams=(scanned(text, BOOK, ref("logs/train.log")),))))
     assert (found["loss"], found["good_at"], found["nan_at"]) == ("broke", "step 15", "step 20")
     assert found["loss_course"] == "0.338 at step 15, nan at step 20"
+
+
+def test_a_loss_that_an_evaluation_showed_finite_was_so_before() -> None:
+    """The first one logged of the training need not be the first that was computed."""
+    nan = "".join(f"iteration {step}/ 20 | lm loss: nan\n" for step in (1, 2, 3))
+    told = " validation loss at iteration 0 | lm loss value: 6.91E+00 |\n"
+    logs = (Facts(Evidence(streams=(scanned(text, BOOK, ref("logs/train.log")),))) for text in (nan, told + nan))
+    assert [of_losses(Mock(stream=0), facts).get("loss") for facts in logs] == ["never_finite", None]

@@ -872,3 +872,14 @@ def test_a_class_says_what_is_at_fault_only_where_the_rule_knows_no_better(domai
     (first, *_) = diagnose(Evidence(Job(), streams=(scanned("cannot go on\n", own_book),)), own_book).diagnoses
 
     assert first.lies_in == at_fault
+
+
+def test_a_record_that_lost_its_line_break_names_no_machine_of_the_line_before() -> None:
+    """Ray's prefix within a line is that of another process."""
+    line = "slurmstepd: error: DUE TO NODE FAILURE: '/srv/state'head-0 (Worker pid=414, ip=10.2.8.57) 20250615-09:26:54 done"
+    alone = "slurmstepd: error: DUE TO NODE FAILURE (node_ip=10.2.8.57)"
+    found = [
+        {suspect.node for suspect in diagnose(Evidence(streams=(scanned(text, BOOK),)), BOOK).diagnoses[0].suspects}
+        for text in (line, alone)
+    ]
+    assert found == [set(), {"10.2.8.57"}]

@@ -123,6 +123,7 @@ def test_seff_tells_the_state_below_the_id() -> None:
     text = "Job ID: 71102\nCluster: hal\nUser/Group: u/g\nState: {}\nNodes: 4\n"
     (found,) = structures(READERS, text.format("FAILED (exit code 1)"))
     assert (found.fields["kind"], found.fields["exit_code"], found.fields["job"]) == ("exit", 1, "71102")
+    assert found.line == "State: FAILED (exit code 1)"  # as it stands, not put together with the id's line
     assert structures(READERS, "State: FAILED (exit code 1)\n") == []
 
 
