@@ -158,7 +158,16 @@ TAINTS: Final[Mapping[str, str]] = {
     ),
     "node.kubernetes.io/network-unavailable": "node_problem",
     "node.cloudprovider.kubernetes.io/shutdown": "node_failure",
-    **dict.fromkeys(("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"), "cordoned"),
+    **dict.fromkeys(
+        (
+            "ToBeDeletedByClusterAutoscaler",
+            "DeletionCandidateOfClusterAutoscaler",
+            # GKE, before host maintenance or a preemption ends a node that cannot live-migrate
+            "cloud.google.com/impending-node-termination",
+            "aws-node-termination-handler/spot-itn",
+        ),
+        "cordoned",
+    ),
 }
 
 
