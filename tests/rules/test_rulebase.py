@@ -80,9 +80,9 @@ def test_no_stranger_is_heard_first(family: list[Evaluated]) -> None:
     """On each rule's own logs, with the whole base at work, its fault comes first, or one that explains it."""
     strangers = []
     for item in family:
-        if not item.test.speaks or item.rule.role == "context":
-            continue
         own = [finding for finding in item.found if finding.rule.id == item.rule.id]
+        if not item.test.speaks or all(finding.role == "context" for finding in own):
+            continue
         best = rank(item.found, item.facts)[0].best
         if best.fault.id in {finding.fault.id for finding in own} or any(explains(best, finding) for finding in own):
             continue
