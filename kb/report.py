@@ -355,7 +355,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions behind this report."""
+    """The versions that produced this report."""
 
     engine: str
     rulebook: str

@@ -292,7 +292,7 @@ class ReadProgress:
 
 
 def total_size(paths: Sequence[Path]) -> int | None:
-    """The bytes of all files at some paths; None if they cannot be told: files are packed, too many, or not readable."""
+    """The bytes of all files at some paths; None if unknown, because files are packed, too many, or not readable."""
     total = count = 0
     for path in paths:
         files = [path] if path.is_file() else (Path(place, name) for place, _, names in os.walk(path) for name in names)

@@ -88,7 +88,7 @@ class IncidentMemory:
         return recaller(self.database, who, known.rulebook.faults)
 
     def recall_of(self, known: Knowledge, located: LocatedJob) -> Recall | None:
-        """Likewise, for a job that was found."""
+        """The same for a job that was found."""
         from bot.policy.routing import facts_of
 
         self.facts = facts_of(self.tenant, located.cluster, located.record)

@@ -147,7 +147,7 @@ def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
 
 
 def status(outcome: WatchOutcome, caught: int | None = None) -> int:
-    """The exit status: 1 if a hang or fatal fault was called, 16 if how it ended or will end cannot be told, else 0.
+    """The exit status: 1 if a hang or fatal fault was called, 16 if it is unclear how the job ended or will end, else 0.
 
     128 + n after signal n.
     """

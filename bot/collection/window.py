@@ -29,7 +29,7 @@ def ends_with_lines(record: JobRecord) -> bool:
 
 
 def window_gap(record: JobRecord, window: Window) -> Gap:
-    """Return the gap that names the window of a job whose end only its lines tell, and how to change it."""
+    """Return the gap for a job whose end is known only from its lines. It names the time window and how to change it."""
     start, last, end = (_minute(at) for at in (window.start, record.seen.end if record.seen else None, window.end))
     return Gap(
         "end_from_lines",

@@ -1,4 +1,4 @@
-"""What is configured of the chat: how Slack is reached, and what each tenant allows and wants to be told."""
+"""The chat configuration: how Slack is reached, and what each tenant allows and subscribes to."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Slack:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Pages of incidents, behind links that are signed and expire."""
+    """Pages of incidents, served through signed links that expire."""
 
     base_url: str
     """The address at which people reach the service."""

@@ -48,7 +48,7 @@ def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None =
 def reports_and(
     made: Made | None, knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None
 ) -> Generator[tuple[Timed, Any], None, None]:
-    """Likewise, each with what `made` returns for the answer; None for an unreadable bundle."""
+    """The same, each with the result of `made` for the answer; None for an unreadable bundle."""
     with _pool(knowledge, min(workers or len(os.sched_getaffinity(0)), max(1, len(folders))), made) as pool:
         futures = [_submitted(pool, folder) for folder in folders]
         try:

@@ -32,7 +32,11 @@ _DRAFT = re.compile(r"\A(?:\W*\b(?:draft|wip)\b\W*)+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class BodyContent:
-    """What a body tells. `why`: words of people; `lines`: the evidence, lines that it matches; `silent`: lines that it must not match, with comments; `figures`: of tests and backtest, in order.
+    """The content of a body.
+
+    `why`: what people wrote; `lines`: the evidence, which the rule matches; `silent`: lines that it must not match, with comments; `figures`: results of
+    tests and backtest, in order.
+
 
     `notes`: what a reviewer must know, as that one incident alone supports it; `questions`: what only a reviewer can add. `incidents`:
     their numbers. `mark`: see Plan. `switch`: the command that checks its branch out; `folder`: the folder of the rules in the repository.

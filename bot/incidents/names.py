@@ -49,7 +49,7 @@ def unnamed(database: Database, now: datetime, limit: int = 20) -> tuple[str, ..
 
 
 def store_names(database: Database, found: Mapping[str, str], now: datetime) -> None:
-    """Store names by ids. An empty name stands for somebody whom Slack does not know, and is not asked for again soon."""
+    """Store names by ids. An empty name means that Slack does not know the person; it is not requested again soon."""
     with database.errors(), database.session(write=True) as session:
         for user, name in found.items():
             clean = redact(" ".join(name.split()))[:LONGEST]

@@ -315,7 +315,7 @@ def encode_json(facts: Mapping[str, Any]) -> str:
 
 
 def kept_facts(row: PostingRow, facts: Mapping[str, Any]) -> str:
-    """Return new facts of a message as JSON, with those that outlive its state: where it could not be posted."""
+    """Return new facts of a message as JSON, with those that outlive its state, such as where it could not be posted."""
     before: dict[str, Any] = msgspec.json.decode(row.facts)
     return encode_json({**facts, **{name: before[name] for name in _LASTING if name in before}})
 

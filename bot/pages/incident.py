@@ -54,7 +54,7 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class IncidentStatus:
-    """What the store knows of an incident besides its report. `run`: what names its run; `evidence`: where the evidence is, as text.
+    """What the store knows about an incident besides its report. `run`: identifies its run; `evidence`: where the evidence is, as text.
 
     `lived`: its state, in sentences; `steps`: what people did with it; `whole`, `parts`: the incidents it is merged with, each an
     incident's number, its job and the address of its page; `consoles`: links to dashboards and logs;

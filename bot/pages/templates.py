@@ -1,4 +1,4 @@
-"""Templates to pages: everything is escaped, secrets are masked, odd characters are made visible, and addresses are of the web or no links."""
+"""Renders templates as pages. Everything is escaped, secrets are masked, unusual characters are made visible, and only web addresses become links."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def describe_end(state: str | None, exit_code: int | None, signal: int | None) -
 
 
 def fold_window(ended: float, now: float, longest: float) -> float:
-    """Return for how many seconds back an existing diagnosis counts for this end: those since the end, at most `longest`."""
+    """Return how old, in seconds, an existing diagnosis may be to count for this end: the time since the end, at most `longest`."""
     return min(max(0.0, now - ended), longest)
 
 

@@ -29,7 +29,7 @@ NAMELESS: Final = frozenset({"", "wrap", "sbatch", "bash", "sh", "interactive", 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Who wants to hear of which failed jobs. All set fields must match; of several values one is enough."""
+    """Who wants to hear about which failed jobs. All set fields must match; in a field with several values, one match is enough."""
 
     to: str
     """The id of a channel (C…, G…) or of a user (U…, W…), who gets a direct message."""

@@ -251,7 +251,7 @@ def reason(decision: Decision) -> str:
 
 
 def owned(decision: Decision) -> str:
-    """Return who acts, as `Who acts: hardware team.`; empty if nobody needs to act. It says nothing of who is at fault."""
+    """Return who acts, as `Who acts: hardware team.`; empty if nobody needs to act. It does not say who is at fault."""
     return "" if decision.owner in ("none", "") else f"Who acts: {_TEAMS.get(decision.owner, decision.owner)}."
 
 

@@ -39,7 +39,7 @@ def condensed(line: str) -> str:
 
 
 def code_in(line: str, limit: int) -> Span | None:
-    """Return where the code of an error is with which a line ends (`ZE_RESULT_ERROR_UNKNOWN`), if that is behind `limit`."""
+    """Return where the error code at the end of a line (`ZE_RESULT_ERROR_UNKNOWN`) is, if that is beyond `limit`."""
     found = _CODE.search(line, max(0, len(line) - 2 * _LEAD))
     return found.span() if found is not None and found.end() > limit else None
 

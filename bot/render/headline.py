@@ -56,7 +56,7 @@ def headline(report: Report) -> str:
 
 
 def class_tag(report: Report) -> str:
-    """Return the class of the cause in brackets, behind the headline; empty if the class has the name of another vendor's device."""
+    """Return the class of the cause in brackets, to follow the headline; empty if the class has the name of another vendor's device."""
     first = report.diagnoses[0] if report.verdict in ("fault", "no_match") and report.diagnoses else None
     if first is None or not first.known or (first.fault.startswith("cuda_") and _OTHER_DEVICES.search(first.title)):
         return ""

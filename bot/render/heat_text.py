@@ -1,4 +1,4 @@
-"""The heat map of ranks over steps as lines of a terminal: a character for each cell, dark to hot, and colour where it is allowed.
+"""The heat map of ranks over steps as lines of a terminal: a character for each cell, dark to hot, in colour if allowed.
 
 Like the page's picture, but in the columns of a terminal: several steps share a cell where there are many, and the slowest
 of them is shown, so no slow step can vanish.

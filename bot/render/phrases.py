@@ -107,7 +107,7 @@ VOTES = {"yes": "yes", "no": "no", "not_observable": "not observable"}
 
 
 def hang(report: Report) -> str:
-    """Return whether a hang is called, with the votes; empty if there is no question of one."""
+    """Return whether a hang is called, with the votes; empty if a hang was not considered."""
     lone = report.hang.lone is not None
     return voted(report.hang) if report.hang.called or lone or report.phase == "hung" else ""
 
@@ -187,7 +187,7 @@ GRADES = {
 
 
 def grade(step: RemedyStep) -> str:
-    """Return the risk of a step of the remedy in brackets; empty where there is none to tell."""
+    """Return the risk of a step of the remedy in brackets; empty if there is none."""
     told = risk(step)
     return f"({told})" if told else ""
 
@@ -234,7 +234,7 @@ def _is_bare_job(suspect: Suspect) -> bool:
 
 
 def group_text(group: Sequence[Suspect], nodes: int | None = None) -> str:
-    """Return suspects of one kind by their names; of ranks on more than so many nodes, their number instead of names."""
+    """Return the names of suspects of one kind. For ranks on more than `nodes` nodes, give the number of nodes instead of their names."""
     kind = group[0].kind
     if kind == "rank":
         return _ranks(group, nodes)
@@ -316,7 +316,7 @@ def standing_out(report: Report) -> str:
 
 
 def places(found: Indicators) -> str:
-    """Return the heading of the places that stand out: ranks, or nodes; logs where it is unknown whose they are."""
+    """Return the heading of the places that stand out: ranks or nodes, or logs if their writers are unknown."""
     names = [item.what for item in found.nodes]
     if names and all(name.startswith("rank ") for name in names):
         return "Ranks"
@@ -348,13 +348,13 @@ def missing(gap: Gap) -> str:
 
 
 def _source_name(source: str) -> str:
-    """Return what misses something: process ids are processes."""
+    """Return what lacks something. Process ids are called "processes"."""
     name = source if source.startswith("/") else source.partition("/")[0]
     return "processes" if name.replace(",", "").isdigit() else _SOURCES.get(name, name)
 
 
 def missing_heading(gaps: Sequence[Gap]) -> str:
-    """Return the heading of the list of all gaps: some are of evidence that was read, or that the site leaves out."""
+    """Return the heading of the list of all gaps, some of which concern evidence that was read or that the site excludes."""
     return INCOMPLETE if any(gap.code in _READ or gap.code == _EXCEPTED for gap in gaps) else MISSING
 
 

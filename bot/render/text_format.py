@@ -101,6 +101,6 @@ _WORDS = 3  # of a title before its examples, from which on it can do without th
 
 
 def short_title(title: str) -> str:
-    """Return the title of a fault class without the examples after its colon, where it can be understood without them."""
+    """Return the title of a fault class without the examples after its colon, if it can be understood without them."""
     name, _, examples = title.partition(": ")
     return name if examples and (name.endswith(("fault", "configuration")) or name.count(" ") >= _WORDS - 1) else title

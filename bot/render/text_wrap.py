@@ -31,7 +31,7 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def last_folders(place: str, width: int) -> str:
-    """Return the place of a line without the first folders of its path, so that it fits; as it is if it fits, or never would."""
+    """Return the place of a line, shortened by the first folders of its path so that it fits; unchanged if it fits or cannot fit."""
     path, between, rest = place.partition(" ")
     parts = path.split("/")
     shorter = (f"\N{HORIZONTAL ELLIPSIS}/{'/'.join(parts[first:])}{between}{rest}" for first in range(1, len(parts)))

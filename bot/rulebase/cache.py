@@ -72,7 +72,7 @@ def write_cache(path: Path, cached: object) -> None:
 
 
 def known_key(name: str, day: str) -> str | None:
-    """Return the key kept under a name, if it is of this day and no file has changed since."""
+    """Return the key kept under a name, if it was made today and no file has changed since."""
     known = read_cache(_path(name), _KnownKey)
     if known is None or known.day != day:
         return None

@@ -11,7 +11,7 @@ _SAFE = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", "VIRTUAL_ENV")  # secrets are n
 
 
 def bare_environment() -> dict[str, str]:
-    """What a child may know of the environment: where programs and modules lie, and the language."""
+    """The environment variables that a child process may see: search paths of programs and modules, and the language."""
     environment = {name: os.environ[name] for name in _SAFE if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return environment

@@ -14,7 +14,7 @@ UNKNOWN_CAUSE = "unknown"  # in place of a class, for failures of unknown cause
 
 
 def actual_fault() -> ColumnElement[Any]:
-    """The fault class that the last valid close-out names, NULL where it names none or says that nothing failed; else the diagnosed one.
+    """The fault class of the last valid close-out, NULL if it names none or says that nothing failed; without a close-out, the diagnosed one.
 
     Feedback from before an incident was reopened is not valid. An incident that is not closed costs no lookup.
     """

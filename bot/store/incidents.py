@@ -243,7 +243,7 @@ class IncidentStore(Repository):
             return session.exec(query).one()
 
     def knows_job(self, tenant: str, job: str, viewer: Viewer = PUBLIC) -> bool:
-        """Whether an incident of the tenant that this viewer may see is of a job with exactly this name or id."""
+        """Whether the tenant has an incident, visible to this viewer, of a job with exactly this name or id."""
         row = IncidentRow
         query = select(row.id).where(col(row.tenant) == tenant, visible(viewer))
         query = query.where(or_(col(row.job_name) == job, col(row.job_id) == job))

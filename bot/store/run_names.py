@@ -22,14 +22,14 @@ class NamedRun(Protocol):
 
 
 def run_name(run: NamedRun, unnamed: str = "a job") -> str:
-    """The name or id of the job; else of the folder of its bundle; else the end of the path of its logs; else `unnamed`."""
+    """The name or id of the job; else the name of its bundle's folder; else the end of the path of its logs; else `unnamed`."""
     if run.job_name or run.job_id:
         return run.job_name or run.job_id or unnamed
     return logs_name(run.bundle, run.source) or unnamed
 
 
 def logs_name(bundle: str | None, source: str | None) -> str:
-    """The name of a bundle's folder, else the path of the logs, or its end behind dots if it is long; empty if neither is known."""
+    """The name of a bundle's folder, else the path of the logs; empty if neither is known. A long path is shortened to `.../` and its end."""
     if bundle:
         place = PurePath(bundle)
         return place.parent.name if place.name == "logs" else place.name

@@ -158,7 +158,7 @@ class Spool(Protocol):
         """Append whole lines (each ending in a newline) to a log such as `logs/<source>/rank-3.log`."""
 
     def replace(self, logs: Mapping[str, bytes]) -> None:
-        """Write whole logs (path → lines) in place of what was written there before: lines that arrive out of order are kept early."""
+        """Write whole logs (path → lines) to replace what was written there before, because lines that arrive out of order are kept early."""
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole part that is not a log, such as `metrics/gpu_util.json`."""

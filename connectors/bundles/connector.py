@@ -310,7 +310,7 @@ class _BundleSpool:
         unit: str = "",
         written: float | None = None,
     ) -> None:
-        """Record what bundle.yaml says about the file and, if it was renamed, what its original name told."""
+        """Record what bundle.yaml says about the file and, if it was renamed, what its original name says."""
         del resource, query, unit, written
         inside = self.files[path].inside
         who = self.told.speakers.get(inside)

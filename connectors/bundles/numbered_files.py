@@ -41,7 +41,7 @@ class _Series:
 
 
 def with_numbers(streams: Sequence[StreamRef]) -> list[StreamRef]:
-    """Return the streams with the ranks that series of numbered files tell; local ranks if several folders have a series."""
+    """Return the streams with the ranks that series of numbered files give; local ranks if several folders have a series."""
     found: dict[_Series, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for ref in streams:
         if ref.kind == "job" and ref.resource.rank is None and ref.resource.local_rank is None:

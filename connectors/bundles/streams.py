@@ -1,4 +1,4 @@
-"""Lists the log streams of files and evidence bundles on disk, tells who wrote each, and reads them in blocks.
+"""Lists the log streams of files and evidence bundles on disk, identifies the writer of each, and reads them in blocks.
 
 Nothing here interprets lines. Whatever cannot be read completely becomes a gap; one bad file among others raises nothing.
 """

@@ -32,7 +32,7 @@ def usual_names() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogOrigin:
-    """The origin of a line according to its labels; empty if they do not tell. `rank` as it is written there."""
+    """The origin of a line according to its labels; empty if they do not name one. `rank` as it is written there."""
 
     rank: str = ""
     node: str = ""

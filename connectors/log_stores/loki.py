@@ -230,7 +230,7 @@ class Loki:
 
 
 def backwards(window: Window, limits: LokiLimits) -> Iterator[tuple[int, int]]:
-    """Yield a window in nanoseconds in parts, the last day first, then twice as much each time, as far as the server takes it."""
+    """Yield a window in nanoseconds in parts, the last day first, then twice as much each time, up to what the server accepts."""
     low, high = round((window.start or 0.0) * NS), round((window.end or 0.0) * NS)
     span = DAY
     while high > low:

@@ -1,4 +1,4 @@
-"""Limits of a Loki: read from the server where it publishes them, and learned from its refusals.
+"""Limits of a Loki server: read from the server if it publishes them, and learned from its refusals.
 
 `/loki/api/v1/drilldown-limits` tells those of the tenant since Loki 3.5. Older servers tell only in the text of a
 refusal (`pkg/util/validation/validate.go`, `pkg/querier/queryrange/limits.go`).

@@ -124,7 +124,7 @@ def _compared_nodes(job: Job | None, tables: Sequence[TemplateTable], uncompared
 
 
 def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) -> Sequence[TemplateTable]:
-    """The tables, with the numbers of their nodes as ranks where files such as `worker-3.log` are those of one process each.
+    """The tables, with the numbers of their nodes as ranks if files such as `worker-3.log` each belong to one process.
 
     It is so if the numbers are those from 0 to the job's last rank, and the lines name no other rank.
     """

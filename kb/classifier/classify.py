@@ -73,7 +73,7 @@ def classify(kind: str, message: str, frames: str = "", around: Around = NOTHING
 
 
 def error_text(areas: Areas, kind: str, message: str, frames: str = "", around: Around = NOTHING_AROUND) -> ErrorText:
-    """Return what the model reads of an error. Its frames tell the stage; where they do not, the log does."""
+    """Return the text of an error that the model reads. The stage comes from its frames or, if they do not show it, from the log."""
     words, codes = said(message[:_MESSAGE])
     bare = ErrorText(kind, words, codes, handled=around.handled, stage=around.stage, ranks=around.ranks)
     calls = [found for frame in frames.split("\n")[-_FRAMES:] if (found := _FRAME.fullmatch(frame)) is not None]

@@ -40,7 +40,7 @@ _OF_AREA: Final = {"launcher": "launch", "data": "data_load", "tokenizer": "data
 
 
 def stage_of(area: str, function: str) -> str:
-    """Return the stage that a function belongs to, in the words of kb.model.Stage; empty if neither name nor area tells.
+    """Return the stage that a function belongs to, in the words of kb.model.Stage; empty if neither its name nor its area shows it.
 
     `area`: of the file that the function is in (kb.classifier.areas). `function`: its name without its class.
     """

@@ -1,4 +1,4 @@
-"""One failure is one finding: the same exception on other ranks, and an exception that says nothing of its own.
+"""Merges findings of one failure: the same exception on other ranks, and exceptions that add nothing of their own.
 
 A generic rule classifies each exception by its own traceback, and may put the same message in a different class than a
 specific rule did, or than it did itself on another rank.

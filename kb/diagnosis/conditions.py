@@ -52,7 +52,7 @@ class Evaluator:
         return answer
 
     def tally(self, signals: Iterable[Signal]) -> tuple[int, frozenset[int]]:
-        """Return how often the patterns behind these signals were found, and on which ranks.
+        """Return how often the patterns of these signals were found, and on which ranks.
 
         Counts all hits, not only those kept.
         """

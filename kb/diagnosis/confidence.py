@@ -62,7 +62,7 @@ SYMPTOM = 0.8  # upper bound, since it is correct as an observation but is not a
 
 
 def generic_traits(fault: str, captures: Mapping[str, str], *, fallback: bool) -> Iterator[Trait]:
-    """Yield what a match of this fault class says of itself as a generic one; `fallback`: whether its rule is one."""
+    """Yield the traits of a generic match of this fault class; `fallback`: whether its rule is a fallback."""
     if fallback:
         yield "last_resort"
     if captures.get("sure"):

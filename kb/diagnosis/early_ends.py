@@ -110,7 +110,7 @@ def unnamed_end(bad: BadEvents, symptoms: Symptoms) -> EarlyEnd | None:
 
 
 def crashed_ranks(facts: Facts, places: Places) -> dict[int, tuple[int, Structure]]:
-    """Return the ranks of which launchers report that a signal ended them that a process causes itself, with stream and report."""
+    """Return the ranks that, according to launchers, were ended by a signal that a process causes itself, with stream and report."""
     found: dict[int, tuple[int, Structure]] = {}
     for kind in ("elastic_failure", "launcher_exit"):
         for index, item in facts.structures(kind):
@@ -123,7 +123,7 @@ def crashed_ranks(facts: Facts, places: Places) -> dict[int, tuple[int, Structur
 
 
 def exited_ranks(facts: Facts, places: Places) -> frozenset[int]:
-    """Return the ranks of which the logs give the exit status, or the signal that ended them: by a launcher, or in a line of a script."""
+    """Return the ranks whose exit status, or the signal that ended them, is in the logs: in a launcher's report or in a line of a script."""
     found: set[int] = set()
     for kind in LAUNCHER_KINDS:
         for index, item in facts.structures(kind):
@@ -159,7 +159,7 @@ def _all_others(rank: int, symptoms: Symptoms) -> bool:
 
 
 def is_trouble(item: TailLine) -> bool:
-    """Whether a line's words report trouble in the process itself."""
+    """Whether a line's words report a problem in the process itself."""
     said = message_of(item.line)
     return harm(said, None) >= HARM and not (is_harmless(said) or quoted(item.line.encode()))
 
@@ -223,7 +223,7 @@ class _LastWords:
         return any(_form(other.line) == form for other in others)
 
     def is_own(self, item: TailLine, rank: int) -> bool:
-        """Whether a line is one rank's alone: it names the rank or reports trouble, and neither its log nor another has one like it."""
+        """Whether a line is specific to one rank: it names the rank or reports a problem, and no log has another line like it."""
         if not (self._is_of(item, rank) or is_trouble(item)) or self.is_usual(item):
             return False
         return self._logs_with.get(_form(item.line), set()) <= {item.stream}

@@ -85,7 +85,7 @@ class Numbering:
         return self._make(stream, offset, text, self._facts.streams[stream].summary, None)
 
     def with_line(self, quoted: Sequence[EvidenceItem], line: TailLine, who: Suspect) -> tuple[EvidenceItem, ...]:
-        """Return the quoted lines, with one of a suspect behind the first of them."""
+        """Return the quoted lines, with a line of a suspect inserted after the first one."""
         if any(
             item.source == self._facts.streams[line.stream].summary.ref.uri and item.offset == line.offset
             for item in quoted
@@ -238,7 +238,7 @@ def shown_indicators(
     passed: Sequence[Finding] = (),
     late: Sequence[tuple[int, int, str]] = (),
 ) -> Indicators:
-    """Return the lines that tell of an unknown failure; otherwise those that prove a normal end, or the logs' last lines.
+    """Return the lines that report an unknown failure; otherwise those that prove a normal end, or the logs' last lines.
 
     `first`: the first diagnosis. `passed`: changes of a metric that the run survived, as observations behind them. `late`:
     errors before its normal end, each with its stream and offset.

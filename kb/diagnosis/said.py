@@ -44,7 +44,7 @@ def cause_of(best: Finding) -> str:
 
 
 def impact_of(best: Finding, state: Phase) -> str:
-    """Return how a fault affects a run that may still continue; empty for a job that has ended, or of which that is unknown."""
+    """Return how a fault affects a run that may still continue; empty for a job that has ended or may have ended."""
     return best.impact if state in _GOING_ON else ""
 
 

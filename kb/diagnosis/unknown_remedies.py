@@ -116,7 +116,7 @@ def _question(known: Mapping[str, str]) -> RemediationStep:
             "Ask the author of the program what exit status {status} means, and what changed since the last good run."
         )
         return _step("run_check", text, 'grep -rnE "exit\\(" --include=*.py .')
-    text = "Ask the author of the program when it prints this line, and what changed in code, data and settings since the last good run."
+    text = "Ask the author of the program what causes it to print this line, and what changed in code, data and settings since the last good run."
     return _step("run_check", text, "git log -n 5 --oneline")
 
 

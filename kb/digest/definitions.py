@@ -15,9 +15,9 @@ DEFINITIONS: Mapping[str, str] = {
         "An ISO 8601 week, from Monday 00:00 to Monday 00:00 in the team's time zone, so it has 167 or 169 hours when clocks change. "
         "A failure belongs to the week in which its job ended or, if that is unknown, in which it was reported."
     ),
-    "class": "The cause that people closed the failure as; otherwise the fault of the first diagnosis; otherwise unknown.",
+    "class": "The cause recorded when the failure was closed; otherwise the fault of the first diagnosis; otherwise unknown.",
     "gpu_hours": (
-        "GPUs of the job times the time lost, including failures merged into it. The time lost is taken from the close-out or, without one, is the sum of the known times of detection, scheduling, "
+        "The number of GPUs of the job multiplied by the time lost, including failures merged into it. The time lost is taken from the close-out or, without one, is the sum of the known times of detection, scheduling, "
         "initialisation and recomputation. Unknown times count as nothing, so sums are lower bounds; n is the number of failures "
         "with a known time. A report and the list of incidents show a smaller figure: only the steps to repeat."
     ),
@@ -44,8 +44,8 @@ DEFINITIONS: Mapping[str, str] = {
         "is that of the failed attempts, where known."
     ),
     "effective": (
-        "Effective ratio: 1 - ineffective time / wall time, where wall time runs from first start to last stop, within the week, of "
-        "the interrupted jobs. Jobs that never failed are not included."
+        "Effective ratio: 1 - ineffective time / wall time. The wall time of an interrupted job runs from its first start to its last stop "
+        "within the week. Jobs that never failed are not included."
     ),
     "offenders": (
         "Jobs with a hardware or network failure that names the node, or whose close-out names it, by week; a job counts once however "
@@ -63,12 +63,12 @@ DEFINITIONS: Mapping[str, str] = {
     "top3": "The same, counting any of the diagnoses shown.",
     "abstained": "Share of failures without a named cause where people confirmed that no class fits, of those that they judged.",
     "wrong": (
-        "Answers of eight weeks whose first diagnosis came from the rule and was not the cause, of those that people judged. "
+        "Of the answers judged by people in eight weeks, those whose first diagnosis came from the rule and was not the cause. "
         "Rules judged fewer than five times are left out."
     ),
     "open": (
         "Failures of eight weeks without a confirmed cause, except those that are snoozed and those that a backfill "
-        "found; most expensive first. Feedback from before an incident was reopened does not count, here and in all shares."
+        "found; most expensive first. Here and in all shares, feedback given before an incident was reopened does not count."
     ),
     "new": "Classes, rules and nodes of this week's failures that did not occur in the seven weeks before.",
     "share": "Each share is shown with n and its 95 % Wilson interval.",

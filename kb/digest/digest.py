@@ -1,4 +1,4 @@
-"""The digest of a week as a value: every figure with the number of cases behind it. `kb.digest.definitions` defines the figures."""
+"""The digest of a week as a value: every figure with its number of cases. `kb.digest.definitions` defines the figures."""
 
 from __future__ import annotations
 

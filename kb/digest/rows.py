@@ -102,7 +102,7 @@ class DigestRow(NamedTuple):
 
     @property
     def known(self) -> str:
-        """Its class: the one that people closed it with, else the first diagnosis, else unknown."""
+        """Its class: the one given when it was closed, else that of the first diagnosis, else unknown."""
         if self.cause in ("shown", "fault"):
             return self.said_fault or UNKNOWN
         if self.cause is not None or self.unanswered:
@@ -160,7 +160,7 @@ def ends(rows: Sequence[DigestRow]) -> list[DigestRow]:
 
 
 def counted(rows: Sequence[DigestRow]) -> list[JobEnd]:
-    """One row for each end of a job: the latest report of those that people closed, else the latest; in order of time.
+    """One row for each job end, in order of time: the latest report that people closed, else the latest report.
 
     An end whose row was merged into a report on another end counts with that one, which may not be among the rows.
     """

@@ -1,4 +1,4 @@
-"""Statistics that carry the number of cases behind them and are left out if these are too few."""
+"""Statistics that carry their number of cases and are left out if there are too few."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class DueDigest:
-    """A digest that is due: of which week, since when, and whether it is late."""
+    """A digest that is due: its week, since when it is due, and whether it is late."""
 
     week: Week
     due: datetime

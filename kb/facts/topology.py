@@ -306,7 +306,7 @@ class Places:
         return f"{self._told} ranks" if self._told else f"at least {self.least_world} ranks"
 
     def share(self, ranks: int, known: int | None = None) -> str:
-        """Return a number of ranks as a share: of the job where a source states its size, else of those that occur.
+        """Return a number of ranks as a share of the job's ranks if a source states how many there are, else of the ranks that occur.
 
         Without a stated size, there can be more ranks than occur, so it is never all of them.
 

@@ -23,7 +23,7 @@ DATA = "waiting for data"
 
 @dataclass(frozen=True, slots=True)
 class HangContext:
-    """Evidence besides the logs at the time of a vote. Times are in seconds since the epoch.
+    """Evidence other than the logs at the time of a vote. Times are in seconds since the epoch.
 
     `missing`: whether a rank is known to be absent from the operation that the others wait in. `moved`: the newest
     progress that collectives prove. `pauses`: the job's own longest pauses by phase (`kb.hangs.pace`). `span`: seconds

@@ -35,7 +35,7 @@ EVENTS = 64  # number of newest events of one kind to keep
 
 
 def structures(evidence: Evidence, parts: NonLogEvidence, state: HangState, facts: Facts) -> list[SourcedStructure]:
-    """Return the structures of all evidence besides the logs."""
+    """Return the structures of all evidence other than the logs."""
     return [
         *_of_hang(state.hang, facts, alone=_alone(parts, facts)),
         *_of_stacks(parts, state, facts),

@@ -52,16 +52,16 @@ class Chosen:
 
 
 def unlike_remark(numbers: Sequence[int]) -> tuple[str, ...]:
-    """What to say of incidents that were closed as the same fault and in which the rule finds nothing."""
+    """What to say about incidents that were closed with the same fault but that the rule does not match."""
     if not numbers:
         return ()
     return (
-        f"The rule finds nothing in {named(numbers)}, closed with the same class and with a similar line: is it the same failure in other words?",
+        f"The rule does not match {named(numbers)}, closed with the same class and with a similar line. Is this the same failure, worded differently?",
     )
 
 
 def is_wording(one: CaseEvent, other: CaseEvent) -> bool:
-    """Whether two events are wordings of one. Others closed as the same fault are another failure, with another cause and remedy."""
+    """Whether two events are the same event in different words. If not, they are different failures, even if they were closed with the same fault."""
     left, right = _telling(one), _telling(other)
     return bool(left and right) and len(left & right) >= LIKE * min(len(left), len(right))
 
@@ -150,7 +150,7 @@ def candidate_of(
 def line_before(
     chosen: Chosen, events: Sequence[CaseEvent], background: Background, names: Collection[str]
 ) -> tuple[str, str]:
-    """The line that stands right before the deciding one in all incidents and in no good run, and what all of them say; empty if there is none.
+    """The line directly before the deciding one in all incidents and in no good run, and what these lines have in common; empty if there is none.
 
     Not every failure says so in words: a reviewer sees which of the two is the first.
     """
@@ -215,7 +215,7 @@ def _doubts(chosen: Chosen) -> Iterable[str]:
     if event is not None:
         yield from _beyond(event)
     if event is not None and event.raised:
-        yield "Does the program catch this exception and go on? A traceback that it only logs matches, too; where iterations follow, it ranks lower."
+        yield "Does the program catch this exception and go on? The rule also matches a traceback that the program only logs; such a match ranks lower if iterations follow."
 
 
 def _beyond(event: CaseEvent) -> Iterable[str]:
@@ -238,7 +238,7 @@ def _questions(cases: Sequence[Case]) -> Iterable[str]:
     if not any(case.action for case in cases):
         yield "What should a person do? No close-out says what was done."
     if len(cases) == 1:
-        yield "Does it occur in other jobs? One incident cannot tell what varies: propose the rule again when a second is closed as the same."
+        yield "Does it occur in other jobs? One incident does not show what varies. Propose the rule again when a second incident is closed with the same class."
 
 
 def _match(chosen: Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:
@@ -299,7 +299,7 @@ def named(numbers: Sequence[int]) -> str:
 
 
 def spread_of(cases: Sequence[Case]) -> str:
-    """How many jobs and days the incidents are of: one job that was requeued three times is one observation. Empty if unknown."""
+    """How many jobs and days the incidents cover. A job that was requeued three times is one observation. Empty if unknown."""
     jobs = {case.job for case in cases if case.job}
     families = {case.family for case in cases if case.family}
     days = {int(case.when // DAY) for case in cases if case.when is not None}

@@ -121,7 +121,7 @@ _ALGORITHMS = frozenset(
 
 
 def clause_start(pieces: Sequence[Piece], places: Sequence[int], first: int, last: int) -> int:
-    """The first word of the clause: words that do not say what is wrong stand in healthy lines too, behind another verb."""
+    """The first word of the clause. Words that do not say what is wrong also occur in healthy lines, after another verb."""
     while first > 0 and last - first + 1 < MOST_WORDS:
         between = pieces[places[first - 1] + 1 : places[first]]
         if any(piece.token is None or piece.token.text in CLAUSES for piece in between):

@@ -30,7 +30,7 @@ class EdgeFaults:
 
 
 def faults_of(values: Sequence[Mapping[str, Any]], edges: Sequence[Edge]) -> EdgeFaults:
-    """What is wrong with a rule of these patterns, any of which suffices, at the edges of its events."""
+    """What is wrong with a rule that any of these patterns triggers, tested on variations and near misses of its events."""
     near = [item.text for edge in edges for item in edge.near]
     told = [item.text for edge in edges for item in edge.variations]
     return EdgeFaults(

@@ -378,7 +378,7 @@ def innermost(case: Case, line: CaseLine) -> str | None:
 
 
 def ends_after(texts: Mapping[str, str], lines: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a source that has one of the lines says behind it that the program or the job ends, or an exception ends it."""
+    """Whether a source with one of the lines later says that the program or the job ends, or ends with an exception."""
     for source, own in lines.items():
         whole = texts.get(source, "").split("\n")
         at = max((whole.index(line) for line in own if line in whole), default=None)

@@ -74,7 +74,7 @@ def message_in(text: str) -> str:
 
 
 def fields_behind(records: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The names of the fields that all records have behind their message, as each is with its message, in order."""
+    """The names of the fields that follow the message in all records, in order."""
     each: list[tuple[str, ...]] = []
     for whole, message in records:
         place = whole.find(message)

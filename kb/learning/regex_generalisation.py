@@ -110,7 +110,7 @@ def regexes(
 
 
 def with_fields(regex: Regex, names: Sequence[str], lines: Sequence[str]) -> Regex:
-    """The regex with the values of fields that structured records have after the message, where they stand in a line.
+    """The regex with the values of fields that follow the message in structured records, at their position in the line.
 
     `lines`: those that the records are; a field that it does not fill on each of them is left out with its clause.
     """

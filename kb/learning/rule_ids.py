@@ -70,7 +70,7 @@ def _begun(sentence: str) -> str:
 
 
 def telling(words: Sequence[str], *, rare: bool = True) -> list[str]:
-    """Words for a name, in their order: plain letters in lower case, rare words preferred unless told otherwise."""
+    """Words for a name, in their order: plain letters in lower case, rare words preferred by default."""
     found = list(dict.fromkeys(part.lower() for word in words for part in _LETTERS.findall(word)))
     long = [word for word in found if len(word) > 2 and word not in _SPARE and word not in PLAIN]
     return ([word for word in long if word not in COMMON] if rare else []) or long

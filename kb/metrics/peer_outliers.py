@@ -26,7 +26,7 @@ Direction = Literal["low", "high", "both"]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRule:
-    """How a metric is compared: the bad direction, the insignificant amount (a, in its unit), the least outlying share.
+    """How a metric is compared: its bad direction, the difference to ignore (in its unit), and the relative difference that makes an outlier.
 
     `uneven`: machines differ by design, so a row is compared only with its own past. `loose`: phases and healthy work
     move it for minutes, so a deviation must last longer.

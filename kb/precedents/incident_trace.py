@@ -1,4 +1,4 @@
-"""The data that an incident keeps for later ones besides its row: all findings and their places."""
+"""The data that an incident keeps for later ones, in addition to its row: all findings and their places."""
 
 from __future__ import annotations
 

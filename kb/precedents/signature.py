@@ -250,7 +250,8 @@ def _decisive_events(signature: Signature) -> list[Words]:
 def similarity(signature: Signature, other: Signature) -> tuple[float, tuple[Words, ...], float]:
     """How similar two signatures are, 0 to 1; the events that both have, the heaviest first; and the weight of those.
 
-    Weighted overlap: what both have over what either has. Events in different words may still match: the closest pairs first.
+    The similarity is a weighted overlap: what both have divided by what either has. Events in different words may still match, and the closest
+    pairs are matched first.
     """
     if not signature.events or not other.events:
         return 0.0, (), 0.0

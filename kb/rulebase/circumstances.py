@@ -1,4 +1,4 @@
-"""The circumstances of a run and of a finding that texts can depend on: name → values; an empty tuple stands for any text.
+"""The circumstances of a run and of a finding that texts can depend on: name → values; an empty tuple means any text.
 
 kb.facts.circumstances and kb.diagnosis.circumstances determine them. One that is unknown has no value.
 """

@@ -1,4 +1,4 @@
-"""What a line says of its level, and of a failure that the program overcame: what `level` and `recovered` of a pattern test.
+"""What a line says about its level, and about a failure that the program overcame. `level` and `recovered` of a pattern test this.
 
 Levels are read as programs write them: a word in capitals before all others in capitals, a word in
 brackets or before a colon, a field of a record (`level=info`, `"levelname": "WARNING"`, Python's and pino's numbers), syslog's `<6>`, glog's `I0311 10:31`.

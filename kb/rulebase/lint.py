@@ -1,4 +1,4 @@
-"""Finds problems of rules that load: too few tests, weak or slow patterns, unused parts, missing references.
+"""Finds problems in valid rules: too few tests, weak or slow patterns, unused parts, missing references.
 
 The loader rejects rules that cannot be used; the linter reports problems that a reviewer would reject.
 """

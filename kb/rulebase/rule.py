@@ -268,7 +268,7 @@ class TableRow:
 
 
 def row_keys(written: str) -> tuple[str, ...]:
-    """Return the keys that share a row of a table: `a | b` stands for two rows that are alike."""
+    """Return the keys that share a row of a table: `a | b` means two rows with the same content."""
     return tuple(part.strip() for part in written.split(" | "))
 
 

@@ -239,7 +239,7 @@ def _needed(taken: list[str], of_words: Mapping[str, set[Way]]) -> list[str]:
 
 
 def cost(word: str) -> float:
-    """How much a word is to be shunned: what is common is on many lines of a healthy run, what tells of harm on few."""
+    """The cost of searching for a word: common words are on many lines of a healthy run, words of failures on few."""
     parts = _PART.findall(word)
     if any(part in TELLING for part in parts):
         return _TELLING_COST

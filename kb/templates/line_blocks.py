@@ -41,7 +41,7 @@ def cut_shape(shape: LineShape, size: int) -> LineShape:
 
 
 class LineBlock:
-    """Lines of which the first starts at `start`. Text after a carriage return is a line of its own.
+    """A block of lines whose first line starts at `start`. Text after a carriage return is a line of its own.
 
     `step` and `stamped`: the last step, and the last line with a time, known where it starts. `loose`: of the stream, for blocks in
     which lines count as what they are and no traceback is under way. `looks`: full looks that the stream has left.

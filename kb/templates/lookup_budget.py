@@ -29,7 +29,7 @@ _RAISED = re.compile(
 
 
 class LookupBudget:
-    """The remaining full examinations of `most`, with as many again for lines that report trouble and some for recurring ones."""
+    """The remaining full examinations of `most`, with the same number again for lines that report a problem, and some for recurring ones."""
 
     def __init__(self, most: int = LOOKS) -> None:
         self._left = self._for_trouble = most
@@ -40,7 +40,7 @@ class LookupBudget:
 
     @property
     def spent(self) -> bool:
-        """Whether no examination is left for lines that report no trouble."""
+        """Whether no examination is left for lines that report no problem."""
         return self._left <= 0
 
     def may_glance(self, folded: bytes) -> bool:

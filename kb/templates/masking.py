@@ -87,7 +87,7 @@ def _same_id(match: re.Match[bytes]) -> bytes:
 
 
 def shape_of(folded: bytes, *, dated: bool = False, speaker: re.Pattern[bytes] | None = None) -> LineShape:
-    """The shape of a folded line, of which the first `LOOKED_AT` bytes count.
+    """The shape of a folded line. Only its first `LOOKED_AT` bytes count.
 
     `dated`: timestamps without a year give times, too. `speaker`: how the lines of the stream name their rank
     (kb.templates.rank_prefixes).

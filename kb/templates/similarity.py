@@ -181,7 +181,7 @@ class BlockGroups:
 
     @cached_property
     def known(self) -> FoldedGroups | None:
-        """The groups; None if the block holds lines of which it is not yet clear what they count as."""
+        """The groups; None if it is not yet clear how some lines of the block count."""
         return None if self._groups is None or any(item in self._text for item in _UNSURE) else self._groups
 
 

@@ -39,7 +39,7 @@ class Template:
 
     @property
     def folded(self) -> bool:
-        """Whether this stands for a whole group or family with too many members to keep apart."""
+        """Whether this represents a whole group or family with too many members to keep separate."""
         return self.id in (self.group, self.family)
 
 
@@ -105,7 +105,7 @@ def add_occurrences(left: Occurrence, right: Occurrence, ranked: int = RANKED) -
 
 
 def ranked_places(ref: StreamRef) -> int:
-    """How many first and last places that name a rank are kept of a template of a stream: few if all of them are of one rank."""
+    """How many first and last places that name a rank are kept for a template in a stream: few if all belong to one rank."""
     return RANKED if ref.resource.rank is None else RANKED_ALONE
 
 
@@ -173,7 +173,7 @@ def _weights(templates: Iterable[Template], keep: int) -> tuple[dict[str, int], 
 
 
 def standing_for(template: Template, name: str) -> Template:
-    """The template that stands for this one's group or family, which is `name`."""
+    """The template that represents this one's group or family, which is `name`."""
     return replace(template, id=name, group=template.group if name == template.group else name)
 
 

@@ -153,7 +153,7 @@ def heat_map(evidence: Evidence, report: Report) -> HeatMap | None:
 
 
 def onsets(evidence: Evidence, report: Report) -> tuple[Onset, ...]:
-    """Return where slow ranks became slow, for those of which steps are missing there, as summaries of long logs omit them."""
+    """Return where slow ranks became slow, for ranks whose steps around that point are missing because summaries of long logs omit them."""
     if not has_trouble(report):
         return ()
     points = points_by_origin(evidence)

@@ -73,5 +73,5 @@ def binned(found: Sequence[tuple[int, float]], start: int, width: float, count: 
 
 
 def rank_order(item: tuple[Resource, object]) -> tuple[int, str]:
-    """Return the key that puts ranks in order, and what has no rank behind them."""
+    """Return the key that sorts ranks in order, followed by rows without a rank."""
     return (1 << 62 if item[0].rank is None else item[0].rank, item[0].node or "")

@@ -16,7 +16,10 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also list each case that was wrong.")] = False,
     labels: Annotated[
-        Path | None, typer.Option(help="A YAML file with accepted advice and proven ends by case id.")
+        Path | None,
+        typer.Option(
+            help="A YAML file that lists, for each case id, the accepted advice and whether the run is known to have completed."
+        ),
     ] = None,
     rules: RulesFolder = None,
     site: SiteFolder = None,

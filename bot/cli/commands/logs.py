@@ -16,7 +16,9 @@ def logs(
     node: Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this node.")] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="10m | TIME", help="Start this long before the end of the logs, or at a time."),
+        typer.Option(
+            "--since", metavar="10m | TIME", help="Start this long before the end of the logs, or at this time."
+        ),
     ] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="5m | TIME", help="Likewise, the end.")] = None,
     grep: Annotated[

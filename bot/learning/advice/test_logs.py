@@ -120,7 +120,7 @@ def widened_edge(
 def narrowed_edge(
     base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Likewise at the edge of the event that silences a narrowed rule: in all its forms it does, and in health it does not.
+    """The same for the event that silences a narrowed rule: it must do so in all its forms, but not in its healthy forms.
 
     Each log has a line on which the rule fires, as the rule is silent without one.
     """

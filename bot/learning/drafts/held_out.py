@@ -39,7 +39,7 @@ class HeldOut:
             return ()
         numbers = ", ".join(map(str, self.missed))
         return (
-            f"The rule learned without it does not find incident {numbers}: does the pattern still hold what these incidents share by chance?",
+            f"The rule learned from the other incidents does not match incident {numbers}. Does the pattern contain something that these incidents share only by chance?",
         )
 
 

@@ -336,7 +336,7 @@ def _words(rule: Mapping[str, Any]) -> str:
 
 
 def silent_lines(files: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Return some lines on which a rule is silent, one of a kind, each behind a comment that says what it tests.
+    """Return some lines that a rule must not match, one of each kind, each after a comment that says what it tests.
 
     First lines of real logs: of other failures, and near misses. Then those made by rule.
     """

@@ -96,7 +96,7 @@ class Statements:
 
 
 def statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: frozenset[str]) -> Statements:
-    """What people said of the incidents of a candidate. Where nobody filled in what was done, a note may tell it."""
+    """What people said about the incidents of a candidate. If nobody filled in what was done, it may be in a note."""
     unread = tuple(
         number
         for number, *said in zip(candidate.support, candidate.notes, candidate.actions, strict=False)
@@ -131,7 +131,7 @@ def _unreadable(text: str, said: str) -> bool:
 
 
 def in_general(text: str) -> str:
-    """A sentence without the time and the amounts of the one incident that it tells of; as it is if no word is left."""
+    """A sentence without the times and amounts of its one incident; unchanged if no word would be left."""
     if _SETS.match(text):
         return text
     bare = " ".join(_CIRCUMSTANCE.sub("", text).split())
@@ -139,7 +139,7 @@ def in_general(text: str) -> str:
 
 
 def circumstances(people: Statements) -> str:
-    """A question about what people wrote of one incident and the rule leaves out; empty if there is none."""
+    """A question about what people wrote about one incident but the rule omits; empty if there is nothing."""
     found = [
         hit[0].strip(" ,")
         for item in (*people.causes, *people.steps)
@@ -236,7 +236,7 @@ def _elsewhere(people: Statements) -> str:
 
 
 def unread_question(people: Statements) -> str:
-    """What a reviewer has to add from close-outs that could not be taken over, or not as a whole; empty if all could."""
+    """What a reviewer has to add from close-outs that could not be used, or only in part; empty if all could be used."""
     if not people.unread:
         masked = any(SOMEBODY in item.text for item in (*people.causes, *people.steps))
         return f"What stands for {SOMEBODY} in what people wrote? Put it back where it names nobody." if masked else ""
@@ -297,7 +297,7 @@ def _count(step: Told, people: Statements) -> str:
 
 
 def steps(candidate: Candidate, people: Statements) -> list[dict[str, str]]:
-    """The remedy: whether it is this cause at all, then what people did against it; nothing that none of them did."""
+    """The remedy: first whether this is the cause at all, then what people did about it, and nothing that nobody did."""
     check = _check(candidate, people)
     if people.steps or check:
         return [*check, *_advised(people, sure=not check)]
@@ -343,7 +343,7 @@ def _check(candidate: Candidate, people: Statements) -> list[dict[str, str]]:
 
 
 def impact(candidate: Candidate, fault: FaultClass) -> str:
-    """What the incidents show of the run's end; the class says nothing of it."""
+    """What the incidents show about the end of the run, which the class does not say."""
     many = len(candidate.support)
     of = f"of {many} incidents" if many > 1 else "of 1 incident"
     stopped = f"In {candidate.ended} {of} the logs show that the run ended after this line."

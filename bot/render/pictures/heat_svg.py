@@ -25,7 +25,10 @@ TOP = 16  # pixels above the rows, for the name of the failing step
 
 @dataclass(frozen=True, slots=True)
 class HeatPanels:
-    """Names, cells and figures, `height` pixels high; the axis of steps; legend; `label`: a description in sentences."""
+    """The parts of a heat map as SVG.
+
+    `names`, `cells` and `figures` are `height` pixels high, `clock` is the axis of steps, and `label` describes the map in sentences.
+    """
 
     title: str
     names: Markup

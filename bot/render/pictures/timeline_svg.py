@@ -44,7 +44,10 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Names, activity and figures, `height` pixels high; time axis; legend; `span`: the time shown, in words."""
+    """The parts of a rank timeline as SVG.
+
+    `names`, `cells` (activity) and `figures` are `height` pixels high, `clock` is the time axis, and `span` says in words what time is shown.
+    """
 
     names: Markup
     cells: Markup

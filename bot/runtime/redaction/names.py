@@ -13,7 +13,7 @@ from kb.regex.lazy import lazy_compile
 
 
 class Announces(IntEnum):
-    """What a name says of its value."""
+    """What a name says about its value."""
 
     NOTHING = 0
     CHANCE = 1  # a secret if the value looks generated: `signature`, `SOME_KEY`

@@ -12,7 +12,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search. Its results are the same for a line alone as within its block, but for the lines right after it.
+    """One search. A line gives the same results alone and within its block, except for the lines directly after it.
 
     `marks`: expressions for Hyperscan, of which one matches in or just before every line with a result; `hints`: lower-case
     literals, of which one occurs in such a text, or none to search every text; `before`, `after`: how many lines around a mark

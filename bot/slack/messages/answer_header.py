@@ -98,7 +98,7 @@ def decision_reason(report: Report) -> list[Json]:
 
 
 def key_line_blocks(report: Report) -> list[Json]:
-    """Return the line that shows the cause best and where it is: it has the figures, which no sentence repeats."""
+    """Return the line that shows the cause best, and where it is. It has the figures, so no sentence repeats them."""
     return rich(
         *(
             part

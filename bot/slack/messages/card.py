@@ -57,7 +57,7 @@ class IncidentStatus:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedNode:
-    """A node that the decision excludes, and the state of the exclusion. `told`: the state in words; `by`: who decided, or None."""
+    """A node that the decision excludes, and the state of the exclusion. `told`: its wording; `by`: who decided, or None."""
 
     node: str
     state: Literal["proposed", "barred", "refused", "lifted"]

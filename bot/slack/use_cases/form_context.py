@@ -22,7 +22,7 @@ class FormContexts:
     access: AccessControl
 
     def subject(self, person: Person, handle: str) -> Subject:
-        """Return what a handle stands for.
+        """Return the object that a handle refers to.
 
         Raises:
             SignalboxError: the handle is unknown to this person here.

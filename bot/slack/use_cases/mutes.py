@@ -60,7 +60,7 @@ class Mutes:
         return self.ledger.database.write(muted)
 
     def end(self, person: Person, handle: str) -> str:
-        """End the mute that a button of the list stands for. Return what is posted again, in words.
+        """End the mute that belongs to a button of the list. Return in words what is posted again.
 
         Raises:
             SignalboxError: the button has expired, or the mute has ended.

@@ -41,7 +41,7 @@ class PagedStore(Protocol):
         """Whether sort values continue a page."""
 
     def body_of(self, ask: LineQuery, *, cursor: bool) -> dict[str, Any]:
-        """Return the query, the order and the fields. `cursor`: sort values must tell all documents apart."""
+        """Return the query, the order and the fields. `cursor`: the sort values must differ for all documents."""
 
     def line_of(self, hit: Mapping[str, Any]) -> StoredLine:
         """Return the line of a hit."""

@@ -91,7 +91,7 @@ class ElasticQueries:
         return fetch()
 
     def body_of(self, ask: LineQuery, *, cursor: bool) -> dict[str, Any]:
-        """Return the query, the order and the fields. `cursor`: sort values must tell all documents apart."""
+        """Return the query, the order and the fields. `cursor`: the sort values must differ for all documents."""
         return {"query": self.filter(ask), "sort": self.sort(ask.backward, tied=cursor), **self.content()}
 
     def line_of(self, hit: Mapping[str, Any]) -> StoredLine:

@@ -1,4 +1,4 @@
-"""Searches of one collection: at one point in time where the cluster gives one, and what an answer lacks.
+"""The searches of one collection, at one point in time if the cluster offers one, and what an answer lacks.
 
 A point in time may be refused (rights, age, limits) and may be lost (expired, deleted, a node that restarted). Without one,
 pages begin at the time where the last one ended. With a lost one, the search continues there with a new one.

@@ -44,7 +44,7 @@ def wildcard(name: str, word: str) -> dict[str, Any]:
 def word_queries(
     name: str, kinds: frozenset[str], words: Sequence[str], how: How, longest: int
 ) -> list[dict[str, Any]]:
-    """Return queries of which a line with any of the words matches at least one; empty if the field cannot be searched so.
+    """Return queries such that a line with any of the words matches at least one; empty if the field cannot be searched this way.
 
     `kinds`: the types of the field; `longest`: characters of one regular expression.
     """

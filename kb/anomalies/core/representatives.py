@@ -1,4 +1,4 @@
-"""Chooses which of very many logs are compared in full: some that stand for all, and those most unlike them.
+"""Chooses which of very many logs are compared in full: a sample of all, and those that differ most from it.
 
 In a job of thousands of ranks nearly all logs say the same. Logs at even distances stand for all of them. Of each other log, the choice
 looks at what those do not have, what it lacks, how often it says what all say, when it ends, and the values that all have in common. So

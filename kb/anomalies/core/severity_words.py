@@ -109,7 +109,7 @@ def harm(text: str, level: str | None) -> float:
 
 
 def harm_of_words(text: str) -> str:
-    """Return how much trouble the words of a line report, whatever its level: `grave`, `bad`, `uneasy` or nothing."""
+    """Return how severe the words of a line are, whatever its level: `grave`, `bad`, `uneasy` or nothing."""
     if _GRAVE.search(text):
         return "grave"
     found = "bad" if _BAD.search(text) else "uneasy" if _UNEASY.search(text) else ""
@@ -140,7 +140,7 @@ def is_grave(text: str) -> bool:
 
 
 def is_uneasy(text: str) -> bool:
-    """Whether its words report something that may become trouble."""
+    """Whether its words report something that may become a failure."""
     return _UNEASY.search(text) is not None
 
 
@@ -183,7 +183,7 @@ _WORD = lazy_compile(r"[A-Za-z]{2,}")
 
 
 def skeleton(text: str) -> tuple[str, ...]:
-    """The words of a template without what varies, in lower case and order: what stays the same across versions and paths."""
+    """The fixed words of a template, lower-cased and in their order. They stay the same across versions and paths."""
     return tuple(word.lower() for word in _WORD.findall(text.replace("<*>", " ")))
 
 

@@ -65,7 +65,7 @@ class Survival:
         return self._was_caught(when) or self._spoke_on(spot, when) or (not spot.dated and self._steps_behind(spot))
 
     def time(self, spot: LineRef) -> float | None:
-        """When a line was written: one without a time behind all usual lines of its source not before the job's last step."""
+        """When a line was written. A line without a time that follows all usual lines of its source was not written before the job's last step."""
         when, at = self._times.time(spot), self._ending.at
         if when is None or at is None or when >= at or not self._ending.crashed or not self._times.is_open(spot):
             return when

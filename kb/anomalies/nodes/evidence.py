@@ -253,7 +253,7 @@ class _EvidenceCollector:
     # What others print about the node, and what it does not print
 
     def by_names(self) -> None:
-        """Nodes that others name when they report trouble since the turn."""
+        """Nodes that others name when they report problems after the turning point."""
         speakers: dict[str, set[str]] = defaultdict(set)
         killed: set[str] = set()  # that a launcher saw end by a signal which is not its own
         first: dict[str, float] = {}
@@ -385,7 +385,7 @@ class _EvidenceCollector:
             self.found[odd.node].take("status", 1.0, odd)
 
     def excuse_reporters(self) -> None:
-        """A rank that reports on another has words of its own, and ends by that before the others, with another status."""
+        """Discount a rank that reports on another. It prints words of its own and therefore ends before the others, with another status."""
         for node in self._reporters & self.found.keys():
             worth = self.found[node].worth
             worth.update({ground: REPORTER * worth[ground] for ground in OF_A_REPORT if ground in worth})

@@ -19,7 +19,7 @@ _NUMBERED = re.compile(r"(?<![\w.-])([A-Za-z_]{3,24})[ =:#_-]?(\d{1,5})(?![\w.])
 
 
 def speaker(run: RunProfile, event: RunEvent) -> str | None:
-    """The one rank that printed an event, if it can be told, as "rank 3"."""
+    """The one rank that printed an event, if known, as "rank 3"."""
     ranks = {rank for seen in event.nodes.values() for _, rank in seen.voices if rank is not None}
     if not ranks:
         known = _by_process(run)

@@ -199,7 +199,7 @@ class Lookup:
         return best
 
     def nearest(self, key: tuple[str, ...]) -> float:
-        """The share of words that the most similar event has in common with it, of those that share one of its rarer words."""
+        """The share of words in common with the most similar event, among those events that share one of its rarer words."""
         words = frozenset(key)
         rare = sorted(words, key=lambda word: (len(self._holding.get(word, ())), word))
         others = {item for word in rare[:4] for item in self._holding.get(word, ())[:50]}

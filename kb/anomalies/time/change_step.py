@@ -34,7 +34,7 @@ FIRST_STEPS = 3  # slow in every run
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
-    """The step from which on a run changed: the first lines that show it, and how, in words. `why` is "slower", "loss" or "still".
+    """The step at which a run changed: the first lines that show it, and how it changed, in words. `why` is "slower", "loss" or "still".
 
     `lost`: seconds that the slower steps took longer, all together.
     """
@@ -69,7 +69,7 @@ class StepCourse:
 
 
 def course_of(run: RunProfile, off: Mapping[str, float]) -> StepCourse:
-    """The job's steps: those of the source with the most of them, as far as it goes, then of the furthest one."""
+    """The job's steps: those of the source with the most steps up to its end, then those of the source that got furthest."""
     told: dict[str, list[StepLine]] = {}
     for beat in run.beats:
         if not beat.held_out:

@@ -1,4 +1,4 @@
-"""The step at which a run failed: what is told of it where the logs show how far the run came."""
+"""The step at which a run failed, as reported if the logs show how far the run came."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAST_LOGGED = "last logged step; the failure is at it or later"
 
 
 def as_logged(steps: Iterable[Indicator], progress: Progress) -> tuple[Indicator, ...]:
-    """Return the last logged step in place of an estimated one: which step was under way behind it, no line says."""
+    """Return the last logged step instead of an estimated one, because no line says which step was in progress after it."""
     last = progress.last_iteration
     if last is None:
         return tuple(steps)

@@ -55,7 +55,7 @@ class LineTimes:
         return when
 
     def is_open(self, spot: LineRef) -> bool:
-        """Whether a line has no time of its own, and none follows in its source: it may have been written at any later time."""
+        """Whether neither a line nor any later line of its source has a time, so that it may have been written at any later time."""
         places = self._told.get(spot.source, [])
         return not spot.dated and bisect_right(places, (spot.offset, math.inf)) == len(places)
 

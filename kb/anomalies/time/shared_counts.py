@@ -1,4 +1,4 @@
-"""Takes a run's steps from lines that its ranks print now and then, each for itself: a pulse of one rank, the next one of another.
+"""Takes a run's steps from lines that its ranks print occasionally and independently, such as heartbeats of alternating ranks.
 
 No rank prints enough of them to count by itself. In the order of time, though, one number of theirs rises over all ranks together, as only
 a count that they have in common does: their own numbers jump from rank to rank.

@@ -45,7 +45,7 @@ def stage_of_stacks(stacks: Iterable[RunStack]) -> str | None:
 
 
 def stage_in_stacks(run: RunProfile, course: StepCourse, spot: LineRef | None, off: Mapping[str, float]) -> str | None:
-    """The stage by the stack of the line that tells the failure, else by all stacks since the last step; None if they do not say.
+    """The stage according to the stack of the line that reports the failure, else to all stacks since the last step; None if they do not show it.
 
     In a run that makes steps, data are read and states loaded within them.
     """

@@ -57,7 +57,7 @@ _VALUE = re.compile(r"(?<![\w.])\d{1,9}\.\d{1,9}(?![\w.%])")
 
 
 def file_of(event: RunEvent) -> str | None:
-    """What the files hold that a short line names, whatever it says of them; None for one that warns, or names none."""
+    """What the files that a short line names contain, whatever the line says about them; None if it is a warning or names no file."""
     if event.level in _TROUBLE:
         return None
     text = next((seen.spots[0].text for seen in event.nodes.values()), "")[:LONGEST]

@@ -164,7 +164,7 @@ def start_activity(frames: Sequence[str]) -> Stage | None:
 
 
 def is_of_own_start(frames: Sequence[str]) -> bool:
-    """Whether frames are of a program that did not call its model, learn or read batches: of its start, if it has made no step."""
+    """Whether frames belong to the start of a program: it did not call its model, train or read batches, if it has made no step."""
     own = bool(frames) and _IMPORTS.search(frames[-1]) is not None and not LIBRARY.search(frames[-1])
     works = (_COMPUTES, _LEARNS, _LOOPS, _TRAINING)
     return own and not any(known.search(frame) for known in works for frame in frames)

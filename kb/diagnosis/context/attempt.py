@@ -134,7 +134,7 @@ def _is_kept(summary: StreamSummary) -> bool:
 
 
 def precedes_start(signal: Signal, facts: Facts) -> bool:
-    """Whether the log of a line shows a start of the program, and only after that line; a launcher's own start tells no stage."""
+    """Whether the log of a line shows a start of the program, and only after that line. The start of a launcher does not count."""
     marks = facts.streams[signal.stream].summary.marks if signal.stream >= 0 else ()
     before = {mark.stage for mark in marks if mark.offset <= signal.offset} - {"launch"}
     return not before and any(mark.offset > signal.offset and mark.stage != "teardown" for mark in marks)

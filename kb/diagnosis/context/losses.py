@@ -1,4 +1,4 @@
-"""How the loss went before and after a fault of the training itself: when it broke, and where it is now."""
+"""The course of the loss around a fault of the training itself: when it went wrong, and its value now."""
 
 from __future__ import annotations
 

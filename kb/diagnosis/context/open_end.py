@@ -120,7 +120,7 @@ def _says(line: str) -> bool:
 
 
 def shown_lines(stream: StreamFacts, logs: int) -> tuple[int, str] | None:
-    """Return the end of a log as text and the offset of its first line: several lines where there are few logs."""
+    """Return the end of a log as text and the offset of its first line. If there are few logs, the end has several lines."""
     found = last_lines(stream, LINES if logs <= FEW_LOGS else 1)
     if found and stream.points and stream.points[-1].offset >= found[-1][0]:
         found = found[-1:]  # those before it are steps, too

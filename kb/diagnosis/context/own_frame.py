@@ -1,4 +1,4 @@
-"""The place in the code that the traceback of a finding points at: the run's own innermost frame, as far as it is near what failed."""
+"""The place in the code that the traceback of a finding points at: the innermost frame of the run's own code, if it is near what failed."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class ParsedFrames(NamedTuple):
 
     @property
     def loops(self) -> bool:
-        """Whether the own frame only starts a loop of a library, so that its line says nothing of what failed."""
+        """Whether the own frame only starts a library's loop, so that its line does not show what failed."""
         return any(frame["function"] and _LOOP.fullmatch(frame["function"]) for frame in self.below)
 
     @property
     def calls(self) -> bool:
-        """Whether frames lie below the place that are more than its line's own look-ups: it did not raise the exception."""
+        """Whether there are frames below the place other than look-ups of its own line, so that it did not raise the exception."""
         under = self.below[self.below.index(self.place) + 1 :] if self.place in self.below else self.below
         return any(frame["function"] is None or not _LOOKS_UP.fullmatch(frame["function"]) for frame in under)
 
@@ -173,13 +173,13 @@ def _beside(first: Structure, last: Structure) -> bool:
 
 
 def innermost(exception: Structure) -> str:
-    """Return the place in the code that one exception points at; empty if all its frames are of libraries."""
+    """Return the place in the code that one exception points at; empty if all its frames belong to libraries."""
     parts = frames_of(exception)
     return "" if parts is None else _shown(parts.place)
 
 
 def frames_of(exception: Structure) -> ParsedFrames | None:
-    """Return the frames of one exception from the run's own innermost one on; None if all are of libraries."""
+    """Return the frames of one exception, starting at the innermost one of the run's own code; None if all belong to libraries."""
     lines = str(exception.fields.get("frames") or "").splitlines()
     frames = [frame for line in lines if (frame := _FRAME.fullmatch(line))]
     own = next((at for at in reversed(range(len(frames))) if not LIBRARY.search(frames[at][0])), None)
@@ -196,7 +196,7 @@ def _source_of(frame: re.Match[str], exception: Structure) -> str:
 
 
 def shown_frame(frame: str) -> str:
-    """Return a frame `file:line in function`, of a long path or one of a library only the last parts; empty if it is none."""
+    """Return a frame as `file:line in function`, with only the last parts of a long or library path; empty if it is not a frame."""
     found = _FRAME.fullmatch(frame)
     return "" if found is None else _shown(found)
 

@@ -1,4 +1,4 @@
-"""The exception that a line refers to but does not quote, such as that of a reader or worker of which it reports only the end."""
+"""The exception that a line refers to but does not quote, such as that of a reader or worker if the line only reports its end."""
 
 from __future__ import annotations
 

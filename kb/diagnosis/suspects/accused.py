@@ -134,7 +134,7 @@ def _teller(claim: SuspectClaim) -> str:
 
 
 def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[SuspectClaim] = ()) -> tuple[Suspect, ...]:
-    """Return the places named most often, those that do not wait themselves first; of a line that names a rank, not its node alone."""
+    """Return the places named most often, those that do not wait first. If a line names a rank, its node alone does not count."""
     ranked = {
         (claim.signal.stream, claim.signal.offset, claim.place.node) for claim in claims if claim.place.rank is not None
     }

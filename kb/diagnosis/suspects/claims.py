@@ -1,4 +1,4 @@
-"""What each signal says of which place, and how much that weighs."""
+"""For each signal, the places that it accuses or clears, and the weight of each statement."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def came_too_late(ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
 
 
 def last_said(ranked: Ranked, suspects: Sequence[Suspect], layout: JobLayout) -> TailLine | None:
-    """Return the last line of its own kind that the only suspect of a wait wrote after its last step; None if there is none.
+    """Return the last line unique to the only suspect of a wait that it wrote after its last step; None if there is none.
 
     Lines that report trouble come before others, and routine messages last. A line is of its own kind if no other rank wrote
     one of this form. Of a rank that ran another size than the others, the line that shows it.

@@ -1,4 +1,4 @@
-"""The rank that alone logged another size, where a message did not fit its receiver's buffer by the same factor.
+"""The only rank that logged a different size, if a message exceeded its receiver's buffer by the same factor.
 
 The receiver only notices it. Of three or more ranks that log the same line, the one whose number differs ran the odd size.
 """

@@ -1,1 +1,1 @@
-"""The facts of one log by offset: stages, starts, ends, exceptions that a program lived with. Knows nothing of other logs."""
+"""The facts of one log by offset: stages, starts, ends, exceptions that a program survived. Other logs are not considered."""

@@ -279,7 +279,7 @@ def of_one_process(line: str) -> bool:
 
 
 def is_forwarded(line: str) -> bool:
-    """Whether a driver forwards a line of one of its workers, as Ray does: it may come late."""
+    """Whether a driver forwarded the line from one of its workers, as Ray does. Such a line may arrive late."""
     return _FORWARDED.match(line) is not None
 
 

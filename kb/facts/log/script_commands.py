@@ -22,10 +22,10 @@ def complains(line: str) -> bool:
 
 
 def goes_on(later: Sequence[str]) -> bool:
-    """Whether the lines after a complaint, without blank ones, show that the script continued for long without trouble."""
+    """Whether the lines after a complaint, without blank ones, show that the script continued for long without a problem."""
     return len(later) >= _LONG and not reports_trouble(later[-1]) and not any(map(is_fatal, later))
 
 
 def reports_trouble(line: str) -> bool:
-    """Whether a line has a word of trouble, such as `error` or `killed`."""
+    """Whether a line contains a failure word, such as `error` or `killed`."""
     return _TROUBLE.search(line) is not None

@@ -264,7 +264,7 @@ class StreamFacts:
         return (not late and self.steps_after(offset) >= PROGRESS_AFTER) or self.resumed(offset)
 
     def resumed(self, offset: int) -> bool:
-        """Whether another attempt in this log made a step after an offset: what ended the one before is behind it."""
+        """Whether another attempt in this log made a step after an offset, so the run got past what ended the previous attempt."""
         if not self.steps_after(offset):
             return False
         loads = (mark.offset for mark in self.summary.marks if mark.offset > offset and mark.stage == "checkpoint_load")
@@ -328,7 +328,7 @@ class StreamFacts:
         return later_starts(self.summary, self._course(), alone=True) if own else ()
 
     def recovered(self, offset: int, rank: int | None) -> bool:
-        """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's.
+        """Whether a line shortly after an offset reports that the problem there is over. Lines of other ranks do not count.
 
         What ended a main program is not over, even if a part that outlives it, such as a tracker, recovers.
         """

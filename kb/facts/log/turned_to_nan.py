@@ -16,7 +16,7 @@ _LONG = 400  # characters of a line that are read
 
 
 class TurnedColumn(NamedTuple):
-    """A number in lines of one form: where it became nan, that line, and whether the line calls the number a loss."""
+    """A number in lines of one form: where it became NaN, the line, and whether the line calls the number a loss."""
 
     offset: int
     line: str

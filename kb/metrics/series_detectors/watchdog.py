@@ -37,7 +37,7 @@ class BehindRank:
 def collective_behind(
     statuses: Sequence[tuple[int, Structure]], timeouts: Sequence[tuple[int, Structure]] = ()
 ) -> tuple[BehindRank, ...]:
-    """Return the ranks that are behind, from the lines of c10d's watchdogs.
+    """Return the ranks that lag, according to the lines of c10d's watchdogs.
 
     `statuses`: "last enqueued, last completed"; `timeouts`: the collective that a rank reports as timed out. Within a
     process group, ranks with work enqueued and not completed wait in their next collective. A rank whose last enqueued

@@ -92,7 +92,7 @@ def message_of(line: str) -> str:
 
 
 def behind_bar(line: bytes) -> bytes:
-    """Return the text that is glued to a progress bar, or the whole line if there is no bar or nothing behind it."""
+    """Return the text that follows a progress bar on the same line, or the whole line if there is no bar or no such text."""
     return _BAR_BEFORE.sub(b"", line) if b"%|" in line else line
 
 

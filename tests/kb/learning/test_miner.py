@@ -242,7 +242,7 @@ def test_one_that_was_closed_alike_is_named_only_if_its_line_resembles():
     assert (candidate.support, candidate.asked, candidate.remarks) == ((1, 2), (1, 2, 5), ())
     like = case(5, "[rank1]: fatal: owner of volume 8 refused to extend our lease beyond epoch 4\n")
     assert found([*leases(1, 2), like]).remarks == (
-        "The rule finds nothing in incident 5, closed with the same class and with a similar line: is it the same failure in other words?",
+        "The rule does not match incident 5, closed with the same class and with a similar line. Is this the same failure, worded differently?",
     )
     unlike = case(5, "[rank1]: ERROR trainer: owner gone, exiting\n")
     assert found([*leases(1, 2), unlike]).remarks == ()  # half of a short line is one word

@@ -140,7 +140,7 @@ def _user_code(window: bytes, position: int, voice: Voice) -> tuple[str, ...]:
 def read_exception(
     window: bytes, place: tuple[int, int], said: tuple[bytes, bytes, bytes], voice: Voice, frames: FrameList
 ) -> RaisedException:
-    """Return the exception of the line at `place` (its start and the index behind it), with the rest of its message."""
+    """Return the exception of the line at `place` (its start and the index after its end), with the rest of its message."""
     start, after = place
     module, name, first = said
     interleaved = frames.interleaved > 0 or _undoubled(name) != name

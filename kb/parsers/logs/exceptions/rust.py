@@ -1,4 +1,4 @@
-"""Errors of Rust programs that print the chain of their causes, as anyhow, eyre, cargo and uv do.
+"""Errors of Rust programs that print a chain of causes, such as those that use anyhow or eyre, and cargo and uv.
 
 `Error: what failed`, then `Caused by:` with a cause a line, numbered where there are several, or `Caused by: …` in each
 line. The chain becomes one exception whose message has all its parts, outermost first, and whose line is the innermost.

@@ -152,7 +152,7 @@ def _calm_after(window: bytes, position: int, least: int = _CALM_LINES) -> bool:
 
 
 def in_generated_code(window: bytes, start: int, last: int, frames: tuple[str, ...]) -> bool:
-    """Whether an exception is of code that a program ran from a string, such as a model's answer that it tests, and lived with.
+    """Whether an exception came from code that a program ran from a string, such as a model's answer under test, and survived.
 
     All its frames are then of that string, as are those of a failed `python -c` or `exec`. So either the line above tells
     of a test, or what follows shows that the program continues. `start`, `last`: as of `survived_by_program`.
@@ -198,7 +198,7 @@ def caught_by_tracker(frames: tuple[str, ...], said: bytes) -> bool:
 
 
 def thread_of_tracker(frames: Sequence[str]) -> bool:
-    """Whether a traceback is of a thread that a plot or tracking client started: what it raises does not end the program."""
+    """Whether a traceback belongs to a thread of a plotting or tracking client, whose exceptions do not end the program."""
     return (
         bool(frames) and _THREAD_FRAME.match(frames[0]) is not None and _TRACKER.match(_outermost(frames)) is not None
     )
@@ -210,5 +210,5 @@ def _outermost(frames: Sequence[str]) -> str:
 
 
 def printed_and_ignored(frames: tuple[str, ...]) -> bool:
-    """Whether it is of a part of multiprocessing, or of a destructor, whose errors are printed and ignored."""
+    """Whether it comes from a part of multiprocessing, or from a destructor, whose errors are printed and ignored."""
     return any(_HELPERS.search(frame) for frame in frames[:2]) or any(_DESTRUCTOR.search(frame) for frame in frames)

@@ -51,7 +51,7 @@ _READ_BRACKETED = make_reader("bracketed", needs_loss=True)
 
 
 def read_bracketed(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Read a metrics line of absl's logger, with the step in brackets; elsewhere that number can be a rank."""
+    """Read a metrics line of absl's logger, with the step in brackets. Other loggers may put the rank in brackets."""
     before, _ = line_around(match)
     return _READ_BRACKETED(match) if _GLOG.search(before) else None
 

@@ -46,7 +46,7 @@ class OwnSteps:
         self._low = text.lower()
 
     def at(self, start: int, most: int) -> int | None:
-        """Return the step of the line that begins at `start`, of which `most` bytes are read; None where it has none."""
+        """Return the step of the line that begins at `start`, reading at most `most` bytes; None if it has none."""
         end = self._low.find(b"\n", start, start + most)
         step = _OWN_STEP.search(self._low, start, end if end >= 0 else start + most)
         return None if step is None else int(step["step"])
