@@ -233,7 +233,10 @@ def test_the_second_incident_makes_a_rule_firm():
         (True, ("Provisional: only incident 1 supports this.",)),
         (False, ()),
     ]
-    assert [any("a second incident is closed" in text for text in item.questions) for item in (one, two)] == [True, False]
+    assert [any("a second incident is closed" in text for text in item.questions) for item in (one, two)] == [
+        True,
+        False,
+    ]
 
 
 def test_one_that_was_closed_alike_is_named_only_if_its_line_resembles():
