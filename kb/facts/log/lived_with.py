@@ -61,7 +61,7 @@ def spans_lived_with(
     found += [item for item in log.exceptions if item.fields.get("logged") and log.steps_after(item.offset)]
     found += caught_and_logged(log.summary, log.exceptions, in_traceback, log.steps_after, succeeded=succeeded)
     found += before_a_common_end(log.summary, log.exceptions)
-    found += caught_as_before(log.exceptions, found)
+    found += caught_as_before(log.summary, log.exceptions, found, in_traceback)
     found += skipped_again(log.exceptions, found, log.summary.tail, log.summary.tail_offset)
     found += twins_of(log.exceptions, found)
     found += contexts_of(log.exceptions, found)

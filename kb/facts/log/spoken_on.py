@@ -22,12 +22,14 @@ from kb.scanning.summary import StreamSummary, kept_lines
 ALIKE = 2  # excused exceptions of one place that show that its handler lives with them
 SPOKEN = 3  # usual lines that show that a process went on
 SPOKEN_UNKNOWN = 12  # likewise, where lines do not say which process wrote them
+SPOKEN_BY_MAIN = 8  # likewise, where a traceback begins in a main function, as it may also if nobody caught it
 RECORD = 400  # bytes above a traceback within which the record that it belongs to ends
 _FEWEST_WORDS = 2
 _FEWEST_OTHERS = 2  # processes of a log of several
 _ENTRY = lazy_compile(
     r"[^\n]{1,300}:\d{1,6} in (?:<module>|_bootstrap\w*|_?run\w*|_wrap\w*|_worker_loop|wrapper|\w*main\w*|_try\w*)(?:\n|$)"
 )
+_MAIN = lazy_compile(r"[^\n]{1,300}:\d{1,6} in \w*main\w*(?:\n|$)")
 _DIGITS = lazy_compile(r"\d")
 _Words = tuple[str, ...]
 _Line = tuple[int, Resource, _Words]  # offset, writer, words; none of a line that reports trouble
@@ -63,10 +65,16 @@ def caught_and_logged(
     return [item for item in found if _went_on(item, lines, ends, succeeded or bool(steps_after(item.offset)), summary)]
 
 
-def caught_as_before(exceptions: Sequence[Structure], excused: Sequence[Structure]) -> list[Structure]:
+def caught_as_before(
+    summary: StreamSummary,
+    exceptions: Sequence[Structure],
+    excused: Sequence[Structure],
+    in_traceback: Callable[[int], bool],
+) -> list[Structure]:
     """Return the exceptions that the handler of several excused ones caught, too: the same class from the same frames.
 
-    It was no more harmful than these if some of them came later, or if another exception, which nobody caught, ended the program.
+    It was no more harmful than these if some of them came later, if another exception, which nobody caught, ended the program, or
+    if lines follow that report no trouble.
     """
     sites: dict[tuple[object, str], list[int]] = {}
     for item in excused:
@@ -76,7 +84,12 @@ def caught_as_before(exceptions: Sequence[Structure], excused: Sequence[Structur
     left = [item for item in exceptions if item.offset not in known]
     alike = [item for item in left if _may_be_caught(item) and len(sites.get(_site(item), ())) >= ALIKE]
     ended = bool(alike) and any(_nobody_caught(item) for item in left)
-    return [item for item in alike if ended or sum(at > item.offset for at in sites[_site(item)]) >= ALIKE]
+    if not alike or ended:
+        return alike
+    last = max(item.end for item in alike)
+    kept = [line for at, line in kept_lines(summary) if at >= last and line.strip() and not in_traceback(at)]
+    goes_on = sum(not _reports_trouble(_DIGITS.sub("0", line[:1024])) for line in kept) >= SPOKEN
+    return [item for item in alike if goes_on or sum(at > item.offset for at in sites[_site(item)]) >= ALIKE]
 
 
 def _site(item: Structure) -> tuple[object, str]:
@@ -96,7 +109,8 @@ def _ended_by(item: Structure, exceptions: Sequence[Structure]) -> bool:
 def _may_be_caught(item: Structure) -> bool:
     """Whether a traceback begins within a program, not where a process or a thread does."""
     frames = str(item.fields.get("frames") or "")
-    return bool(frames) and not item.fields.get("lived_with") and _ENTRY.match(frames) is None
+    entry = _ENTRY.match(frames) is not None and _MAIN.match(frames) is None
+    return bool(frames) and not item.fields.get("lived_with") and not entry
 
 
 def _said(summary: StreamSummary, at: int, line: str) -> _Line:
@@ -132,6 +146,10 @@ def _went_on(
     own = [line for line in lines if line[2] and (_is_same(line[1], writer) if known else not _is_known(line[1]))]
     before, after = {words for at, _, words in own if at < start}, [line for line in own if line[0] >= item.end]
     usual = sum(words in before for _, _, words in after)
+    if _MAIN.match(str(item.fields.get("frames"))):
+        shared = {words for _, who, words in lines if words and not _is_same(who, writer)}
+        alike = [words for _, _, words in after if words in shared]
+        return known and len(alike) >= SPOKEN_BY_MAIN and len(set(alike)) > 1
     if known:
         later = [
             end

@@ -116,3 +116,21 @@ def test_a_cause_of_what_ended_the_process_was_not_caught() -> None:
     text = pulses(2) + CAUGHT.format(p="") + link + END.format(p="") + pulses(1) + launcher
     assert not spoken(text)
     assert spoken(text.replace(link, pulses(1)))
+
+
+def test_what_was_caught_twice_at_one_place_is_caught_again_at_the_end_of_a_log_without_trouble() -> None:
+    """New lines show that its handler returned; two are too few."""
+    raised, over = CAUGHT.format(p=""), "the last sack is on the cart\n"
+    before = pulses(2) + raised + pulses(3) + raised + pulses(3)
+    assert lived(before + raised + over * 3) == [True, True, True]
+    assert lived(before + raised + over * 2) == [True, True, False]
+
+
+def test_a_main_function_may_catch_an_exception_too() -> None:
+    """Its rank then prints more lines, of several forms, that others print."""
+    raised = CAUGHT.format(p="[rank3]: ").replace("in weigh", "in main")
+    both = [pulses(8, f"[rank{rank}]: ") + f"[rank{rank}]: the yard is closed now\n" for rank in (3, 5)]
+    assert spoken(raised + both[0] + both[1], rank=None)
+    assert not spoken(raised + both[1] + pulses(8, "[rank3]: "), rank=None)
+    assert not spoken(raised + both[0], rank=None)
+    assert not spoken(raised.replace("in main", "in <module>") + both[0] + both[1], rank=None)
