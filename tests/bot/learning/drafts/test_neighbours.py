@@ -82,4 +82,4 @@ def test_one_in_other_words_is_asked_about(known, base) -> None:
     four = replace(candidate, support=(*candidate.support, 14))
     found = held_out(four, [one, two, three, other], AGAINST, known, base)
     assert (found.found.hits, found.found.n) == (3, 4)
-    assert "does not find incident 14" in found.questions[0]
+    assert "does not match incident 14" in found.questions[0]
