@@ -250,7 +250,7 @@ def _parts(run: RunProfile) -> list[str]:
 def _peers(run: RunProfile, good: Baseline | None, pool: Baseline | None) -> str:
     """What the run was compared with: a good run of the job, or what healthy runs of other jobs print; and its own parts."""
     parts = _parts(run)
-    own = f"its {len(parts)} ranks or nodes with one another" if len(parts) > 1 else ""
+    own = f"{len(parts)} of its ranks or nodes with one another" if len(parts) > 1 else ""
     if good is not None:
         runs = f"the good run {good.label}".rstrip() + f" ({good.lines:,} lines)"
     else:
@@ -379,7 +379,8 @@ def shown(found: RunFindings) -> Indicators:
         )
         for differing_setting in found.unlike[:MOST_UNLIKE]
     ]
-    stages = (Indicator(found.stage, "estimated stage of the failure"),) if found.stage else ()
+    known = found.stage if found.stage != "launch" else ""  # where nothing else is known, too
+    stages = (Indicator(known, "estimated stage of the failure"),) if known else ()
     steps = (Indicator(str(found.step), TURNED if found.turn else ESTIMATED),) if found.step is not None else ()
     return Indicators(tuple(events), tuple(nodes), stages, steps, found.compared_with)
 

@@ -199,7 +199,7 @@ def _summary(found: Unexplained) -> str:
     if found.event.kind in ("end", "exit"):
         name = found.event.name  # of the signal, or the exit status
         status = f"{name} ended it" if name.startswith("SIG") else f"it exited with status {name}" if name else ""
-        last = f"its last line: {said}" if found.event.kind == "end" else "no message of its own was found"
+        last = f"its last line: {said}" if found.event.kind == "end" else "no error message of its own was found"
         return before + "; ".join(part for part in (status, last) if part)
     return f"{before}{said}"
 

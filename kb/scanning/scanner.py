@@ -33,7 +33,9 @@ from kb.scanning.summary import SHARED_TAIL, StageMark, StreamSummary, bounded_m
 WORK = 4 * 1024 * 1024  # bytes collected before a pass
 BEFORE = 16 * 1024  # context kept before the bytes still to come
 AFTER = 64 * 1024  # context required after a line before it is scanned
-_DATED = lazy_compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
+_DATED = lazy_compile(  # begins with a literal, which is found fast; the fraction of a second is no date
+    rb"20\d\d(?:(?<=\d\d/\d\d/\d{4})(?=[ ,])|(?<![\d.]\d{4})(?:[-/](?:0[1-9]|1[0-2])[-/]|(?:0[1-9]|1[0-2]))(?:0[1-9]|[12]\d|3[01])(?!\d))"
+)
 
 
 class Scanner:
