@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from bot.render.completion import certainty
-from bot.render.report_meaning import MEANING
 from kb.errors import UnreadableInput
 from kb.report import SCHEMA, Report
 
@@ -228,6 +227,8 @@ def _time(kind: str = "Time") -> Json:
 
 def _strict(name: str, part: Json) -> Json:
     """Make a value's schema strict: all keys required, no others, with descriptions and bounds, without defaults."""
+    from bot.render.report_meaning import MEANING  # noqa: PLC0415 - only the schema has descriptions
+
     properties = {}
     for key, plain in part["properties"].items():
         value = {word: item for word, item in plain.items() if word != "default"}
