@@ -192,7 +192,8 @@ class _Collection:
         reasons = "; ".join(gap.reason for gap in gaps[:3])
         more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
         words = f"{share.taken:,} bytes" if share.taken else "nothing"
-        key = name if name not in self.words else f"{name} ({', '.join(sorted(kinds))})"
+        apart = kinds == frozenset({"logs"}) and source.provides & _OTHERS  # a task of its own, whichever ends first
+        key = f"{name} (logs)" if apart else name
         self.words[key] = f"{words}{f'; missing: {reasons}{more}' if reasons else ''}"
         self.tell(name, self.words[key])
         return gaps
