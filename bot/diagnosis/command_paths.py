@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from bot.runtime.redaction import redact
 
+_BEFORE_PROGRAM = re.compile(r"(?:^|[;|&(]|\b(?:sudo|xargs|env|exec|do|then))\s*$")
+
 if TYPE_CHECKING:
     from bot.diagnosis.diagnose import DiagnosisResult
     from kb.report import Diagnosis, RemedyStep, Report
@@ -40,13 +42,18 @@ def with_folder(report: Report, folder: Path, sources: Iterable[str]) -> Report:
     named = re.compile(rf"(?<!\S)(?:{'|'.join(map(re.escape, sorted(known, key=len, reverse=True)))})(?![^\s;|&)])")
 
     def filled(step: RemedyStep) -> RemedyStep:
-        command = step.command and named.sub(lambda hit: known[hit[0]], step.command)
+        command = step.command and named.sub(lambda hit: hit[0] if _runs(hit) else known[hit[0]], step.command)
         return replace(step, command=command)
 
     def walked(diagnosis: Diagnosis) -> Diagnosis:
         return replace(diagnosis, remediation=tuple(map(filled, diagnosis.remediation)))
 
     return replace(report, diagnoses=tuple(map(walked, report.diagnoses)))
+
+
+def _runs(hit: re.Match[str]) -> bool:
+    """Whether a word is the program of a command: a log may have the name of one, and must not be run."""
+    return _BEFORE_PROGRAM.search(hit.string[: hit.start()]) is not None
 
 
 def _written(path: Path) -> str:

@@ -37,7 +37,6 @@ class BodyContent:
     `why`: what people wrote; `lines`: the evidence, which the rule matches; `silent`: lines that it must not match, with comments; `figures`: results of
     tests and backtest, in order.
 
-
     `notes`: what a reviewer must know, as that one incident alone supports it; `questions`: what only a reviewer can add. `incidents`:
     their numbers. `mark`: see Plan. `switch`: the command that checks its branch out; `folder`: the folder of the rules in the repository.
     """

@@ -34,6 +34,7 @@ _PROMPT = lazy_compile(
     r"(?m)^(?:\([\w.-]{1,40}\) ?)?\[?[\w.-]{1,32}@(?P<host>[A-Za-z][\w.-]{0,62})(?::\S{0,80}| [^\s\]]{1,80}\])[#$] {0,3}"
     r"(?:sudo )?(?P<asks>dmesg|journalctl|nvidia-smi)?\b"
 )
+_CONTAINER = lazy_compile(r"[0-9a-f]{12}|[0-9a-f]{64}")  # the id of one, which is its host name
 _TASKS = lazy_compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 # a rank that says that it has started, within a line
 _STARTED = lazy_compile(
@@ -177,7 +178,10 @@ class Places:
         summary = self._facts.streams[index].summary
         found = [match for text in (summary.head, summary.tail) if "@" in text for match in _PROMPT.finditer(text)]
         hosts = {match["host"] for match in found}
-        return hosts.pop() if len(hosts) == 1 and any(match["asks"] for match in found) else None
+        if len(hosts) != 1 or not any(match["asks"] for match in found):
+            return None
+        host = hosts.pop()
+        return None if _CONTAINER.fullmatch(host) else self.node(host)
 
     def _in_path(self, uri: str) -> str | None:
         for segment in reversed(uri.split("/")):

@@ -46,7 +46,10 @@ def _broken_norms(first: Signal, facts: Facts) -> Mapping[str, str]:
 
 def _evaluated_finite(first: Signal, training: ProgressPoint, facts: Facts) -> bool:
     """Whether the log of a signal shows a finite loss of an evaluation before the first one of the training."""
-    told = (p for p in facts.streams[first.stream].summary.series.points if p.validation and p.offset < training.offset)
+    stream = facts.streams[first.stream]
+    if training not in stream.points:
+        return False  # the losses are those of another log
+    told = (p for p in stream.summary.series.points if p.validation and p.offset < training.offset)
     return any(point.loss is not None and _finite(point) for point in told)
 
 

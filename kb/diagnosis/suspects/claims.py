@@ -51,7 +51,9 @@ _NAMED = lazy_compile(
     rf"|\bpeer \[?({_NUMBERED})\]?[:<]|from peer ([0-9.]{{7,15}})|from ([0-9.]{{7,15}})<"
 )
 # Ray's prefix within a line: the record of another process, which a lost line break joined to this one
-_JOINED = lazy_compile(r"(?<=[\w'\").\]]) ?\([A-Za-z][\w.:]{0,80} pid=\d{1,9}(?:, ip=[0-9A-Fa-f.:]{3,45})?\) ")
+_JOINED = lazy_compile(  # with a level or a time of its own behind it
+    r"(?<=[\w'\").\]])(?<!\dZ) ?\([A-Za-z][\w.:]{0,80} pid=\d{1,9}(?:, ip=[0-9A-Fa-f.:]{3,45})?\) (?=.{0,40}(?:INFO|WARN|ERROR|DEBUG|\d\d:\d\d:\d\d))"
+)
 _PID = lazy_compile(r"\bpid[=: ]{1,2}(\d{1,9})\b")
 _NAMES_RANKS = ("mpirun", "pals", "own")  # launchers whose messages name the rank that ended
 _NAMING = ("failed", "peer", "host", "ip")  # captures that name a machine

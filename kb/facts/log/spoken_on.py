@@ -30,6 +30,7 @@ _ENTRY = lazy_compile(
     r"[^\n]{1,300}:\d{1,6} in (?:<module>|_bootstrap\w*|_?run\w*|_wrap\w*|_worker_loop|wrapper|\w*main\w*|_try\w*)(?:\n|$)"
 )
 _MAIN = lazy_compile(r"[^\n]{1,300}:\d{1,6} in \w*main\w*(?:\n|$)")
+_GIVES_UP = lazy_compile(r"(?i)giv(?:ing|e|en) up|gave up|fatal|abort|exit|last attempt")
 _DIGITS = lazy_compile(r"\d")
 _Words = tuple[str, ...]
 _Line = tuple[int, Resource, _Words]  # offset, writer, words; none of a line that reports trouble
@@ -74,7 +75,7 @@ def caught_as_before(
     """Return the exceptions that the handler of several excused ones caught, too: the same class from the same frames.
 
     It was no more harmful than these if some of them came later, if another exception, which nobody caught, ended the program, or
-    if lines follow that report no trouble.
+    if its process then printed lines that report no trouble, to the end.
     """
     sites: dict[tuple[object, str], list[int]] = {}
     for item in excused:
@@ -87,9 +88,19 @@ def caught_as_before(
     if not alike or ended:
         return alike
     last = max(item.end for item in alike)
-    kept = [line for at, line in kept_lines(summary) if at >= last and line.strip() and not in_traceback(at)]
-    goes_on = sum(not _reports_trouble(_DIGITS.sub("0", line[:1024])) for line in kept) >= SPOKEN
+    kept = [(at, line) for at, line in kept_lines(summary) if at >= last and line.strip() and not in_traceback(at)]
+    writers = {summary.ref.resource if summary.ref.resource.rank is not None else item.resource for item in alike}
+    goes_on = len(writers) == 1 and _ends_quietly(summary, kept, writers.pop())
     return [item for item in alike if goes_on or sum(at > item.offset for at in sites[_site(item)]) >= ALIKE]
+
+
+def _ends_quietly(summary: StreamSummary, kept: Sequence[tuple[int, str]], writer: Resource) -> bool:
+    """Whether a writer's last lines, or all last lines if it is not known, report no trouble, behind what its handler says at once."""
+    own = [line for at, line in kept if not _is_known(writer) or _is_same(_said(summary, at, line)[1], writer)]
+    trouble = [_reports_trouble(_DIGITS.sub("0", line[:1024])) for line in own]
+    said = [line for line, bad in zip(own, trouble, strict=True) if bad]
+    quiet = len(own) - len(said)
+    return quiet >= SPOKEN and not any(trouble[len(said) :]) and not any(map(_GIVES_UP.search, said))
 
 
 def _site(item: Structure) -> tuple[object, str]:

@@ -60,3 +60,12 @@ def test_only_whole_words_that_are_files_get_a_folder(tmp_path):
     report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], remediation=steps),))
     found = with_folder(report, tmp_path, ["a.log", "b.log"])
     assert _commands(found) == [f"cat {tmp_path}/a.log | wc", "cat x/a.log b.log"]
+
+
+def test_a_log_with_the_name_of_a_program_is_not_run(tmp_path):
+    """Logs come from elsewhere, and a command of the rules names the program itself."""
+    (tmp_path / "dmesg").write_text("x")
+    texts = ("dmesg -T | grep Xid", "sudo dmesg -T; dmesg", "grep Xid dmesg")
+    steps = tuple(RemedyStep("run_check", "look", "Do.", command=text) for text in texts)
+    report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], remediation=steps),))
+    assert _commands(with_folder(report, tmp_path, ["dmesg"])) == [*texts[:2], f"grep Xid {tmp_path}/dmesg"]

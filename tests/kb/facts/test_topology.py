@@ -206,6 +206,7 @@ def test_the_start_of_a_log_states_how_many_ranks_there_are() -> None:
         (("root@node1:~# nvidia-smi", "(venv) root@node1:~/x# dmesg -T"), "node1"),
         (("[root@node1 ~]# dmesg",), "node1"),
         (("root@node1:~# ls",), None),
+        (("root@c0ffee12ab34:/workspace# nvidia-smi",), None),
         (("root@node1:~# dmesg", "me@login:~$ ls"), None),
     ],
 )

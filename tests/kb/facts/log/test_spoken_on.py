@@ -124,6 +124,8 @@ def test_what_was_caught_twice_at_one_place_is_caught_again_at_the_end_of_a_log_
     before = pulses(2) + raised + pulses(3) + raised + pulses(3)
     assert lived(before + raised + over * 3) == [True, True, True]
     assert lived(before + raised + over * 2) == [True, True, False]
+    assert lived(before + raised + "ERROR the cart is stuck, giving up\n" + over * 3) == [True, True, False]
+    assert lived(before + raised + over * 3 + "ERROR the cart is stuck\n") == [True, True, False]
 
 
 def test_a_main_function_may_catch_an_exception_too() -> None:
