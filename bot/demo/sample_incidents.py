@@ -19,7 +19,7 @@ from bot.incidents.lifecycle import LifecycleStep, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
 from bot.store.database import Database
-from bot.store.digest_rows import MADE_UP as MADE
+from bot.store.digest_rows import MADE_UP
 from bot.store.packed_reports import Origin, file
 from bot.store.report_writes import add_within
 from bot.store.tables import IncidentRow
@@ -60,7 +60,9 @@ def fill_store(
     """
     with store.errors(), store.session() as session:
         real = session.exec(
-            select(IncidentRow.id).where(col(IncidentRow.bundle).is_(None) | (col(IncidentRow.bundle) != MADE)).limit(1)
+            select(IncidentRow.id)
+            .where(col(IncidentRow.bundle).is_(None) | (col(IncidentRow.bundle) != MADE_UP))
+            .limit(1)
         ).first()
     if real is not None:
         raise SignalboxError(
@@ -74,7 +76,7 @@ def fill_store(
                 dumps(incident.report),
                 incident.report,
                 _replay(incident.report),
-                MADE,
+                MADE_UP,
                 incident.at,
                 origin=incident.origin,
             )
@@ -298,7 +300,7 @@ def _diagnosis(play: _Generator, ill: SampleFault, rule: str, blamed: str | None
         suspects=suspects,
         first_seen=run.last_iterated,
         evidence=(
-            EvidenceItem("e1", "line", f"{MADE}/rank-0.log", ill.line, 812, time=run.last_iterated, node=blamed),
+            EvidenceItem("e1", "line", f"{MADE_UP}/rank-0.log", ill.line, 812, time=run.last_iterated, node=blamed),
         ),
         owner="hardware" if ill.node else "user",
     )
@@ -320,13 +322,13 @@ def _report(
     saved = SAVED_EVERY * last.number
     fingerprint = hashlib.sha256(f"{found[0].rule if found else words}".encode()).hexdigest()[:16]
     return Report(
-        hashlib.sha256(f"{MADE} {number} {last.number} {last.stopped}".encode()).hexdigest()[:32],
+        hashlib.sha256(f"{MADE_UP} {number} {last.number} {last.stopped}".encode()).hexdigest()[:32],
         fingerprint,
         verdict,
         phase,
         f"(Made up) {words}",
-        Versions(MADE, MADE, MADE, MADE),
-        MADE,
+        Versions(MADE_UP, MADE_UP, MADE_UP, MADE_UP),
+        MADE_UP,
         (runs[0].queued, last.stopped),
         JobView(
             number,

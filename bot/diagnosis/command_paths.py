@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from bot.runtime.redaction import redact
 
-_BEFORE_PROGRAM = re.compile(r"(?:^|[;|&(]|\b(?:sudo|xargs|env|exec|do|then))\s*$")
-
 if TYPE_CHECKING:
     from bot.diagnosis.diagnose import DiagnosisResult
     from kb.report import Diagnosis, RemedyStep, Report
+
+_BEFORE_PROGRAM = re.compile(r"(?:^|[;|&(]|\b(?:sudo|xargs|env|exec|do|then))\s*$")
 
 
 def runnable(answer: DiagnosisResult, *, anywhere: bool = False) -> Report:

@@ -15,11 +15,16 @@ _ERRORS = "errors were reported before its end"  # as the summary of such a run 
 
 def certainty(report: Report) -> str:
     """Return how sure a normal end is and from what, as `likely. 2 logs show the end; the last of its 100 steps is logged`; empty for other runs."""
+    return ". ".join(filter(None, level_and_reason(report)))
+
+
+def level_and_reason(report: Report) -> tuple[str, str]:
+    """Return how sure a normal end is, `likely` or `possible`, and from what; both are empty for other runs."""
     if report.verdict != "no_fault" or report.phase != "completed":
-        return ""
+        return "", ""
     grounds = "; ".join(_grounds(report))
-    doubt = f". But {_ERRORS}" if _ERRORS in report.summary else ""
-    return f"{'likely' if grounds else 'possible'}{f'. {grounds[:1].upper()}{grounds[1:]}' if grounds else ''}{doubt}"
+    doubt = f"But {_ERRORS}" if _ERRORS in report.summary else ""
+    return "likely" if grounds else "possible", ". ".join(filter(None, (f"{grounds[:1].upper()}{grounds[1:]}", doubt)))
 
 
 def _grounds(report: Report) -> Iterator[str]:

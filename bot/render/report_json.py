@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bot.render.completion import certainty
+from bot.render.completion import level_and_reason
 from kb.errors import UnreadableInput
 from kb.report import SCHEMA, Report
 
@@ -72,7 +72,7 @@ def to_json(report: Report, timing: Mapping[str, float] | None = None) -> Json:
 
 def _completion(report: Report) -> Json | None:
     """Return how sure a normal end is; None for other runs. It follows from the rest of the report, and is not read back."""
-    level, _, reason = certainty(report).partition(". ")
+    level, reason = level_and_reason(report)
     return {"level": level, "reason": reason} if level else None
 
 
