@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kb.parsers.logs.progress.words import LOSS
 from kb.regex.lazy import lazy_compile
 
 _NUMBER = lazy_compile(r"(?<![\w.])[-+]?(?:\d[\d,]{0,20}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|NaN)(?![\w.])")
 _DIGITS = lazy_compile(r"\d+(?:\.\d+)?")
-_LOSS = lazy_compile(r"(?i)loss(?:es)?(?![a-z])[^a-z]{0,12}$")  # right before the number
+_LOSS = lazy_compile(rf"(?i)(?:loss(?:es)?|{LOSS})(?![^\W\d_])[\W\d_]{{0,12}}$")  # right before the number
 _MARK = "\0"  # in a form, for a number
 _LEAST = 3  # lines of a form that are nan at the end
 _LONG = 400  # characters of a line that are read

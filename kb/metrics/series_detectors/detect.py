@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
+from kb.metrics.series_detectors.clock import clock_slows
 from kb.metrics.series_detectors.finding import SeriesFinding
 from kb.metrics.series_detectors.learning_rate import (
     MOST_RUNS,
@@ -24,13 +25,15 @@ def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, floa
     """Run one detector over the points of a stream.
 
     Side lines (validation losses, loss-scale reductions, rates, memory in use) are checked if the iteration lines show
-    nothing.
+    nothing; then the times of the iteration lines.
     """
     training = [p for p in points if not p.validation]
     parts = comparable_runs(points, training) if name in COMPARING else [training]
     found = next((item for item in (DETECTORS[name](part, params) for part in parts) if item), None)
     if found is None and name in BESIDE:
         found = BESIDE[name](points, params)
+    if found is None and name == "throughput_drop":
+        found = next((item for item in (clock_slows(part, params) for part in parts) if item), None)
     return (found,) if found else ()
 
 

@@ -6,6 +6,7 @@ import re
 
 from kb.model import OWN, RESIZED, ProgressPoint
 from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.progress import words
 from kb.parsers.logs.progress.bars import read_bar
 from kb.parsers.logs.progress.line_format import REST_OF_LINE, ProgressFormat, changed, line_around, make_format
 from kb.parsers.logs.progress.line_readers import make_reader
@@ -69,8 +70,8 @@ _FRACTION = lazy_compile(
     rb"(?P<word>[^\s\d\[\](){}:=/]{0,24})[\s\[(:=#]{0,4}(?<![\w/.:-])(?P<step>\d{1,12}) ?/ ?(?P<total>\d{1,12})(?![\w/.-]|:\S)(?P<colon>:?)"
 )
 _OTHER_STEP = lazy_compile(
-    "(?:[Ss]chritt|[ée]tape|[ÉE]tape|[Pp]asso?|[Шш]аг|[Kk]rok|(?<!\\w)it(?=[=:#])|步数?|迭代|ステップ|스텝)[ :=#]{0,3}(?P<step>\\d{1,12})"  # noqa: RUF001 - Russian
-    "|第 ?(?P<counted>\\d{1,12}) ?步|^\\s{0,8}(?P<bare>\\d{1,12}) {0,4}\\| {0,4}$".encode()
+    rf"(?:(?<![A-Za-z])(?i:{words.STEP})|(?<!\w)it(?=[=:#]))[ :=#]{{0,3}}(?P<step>\d{{1,12}})".encode()
+    + r"|第 ?(?P<counted>\d{1,12}) ?步|^\s{0,8}(?P<bare>\d{1,12}) {0,4}\| {0,4}$".encode()
 )
 _COUNTED_OF = lazy_compile(
     rb"(?<![\w/.-])(?P<word>[A-Za-z]{2,24})[ #:]{1,3}(?P<step>\d{1,12}) of (?P<total>\d{1,12})(?![\w/.%-])"
@@ -155,7 +156,7 @@ _CHANGED_WORD = r"(?:now|changed|increased|raised|grown|doubled|halved|reduced|d
 
 def own_step_form(head: bytes, rest: str = "") -> ProgressFormat:
     """Make the form of a line with the duration of a rank's own part of a step; the head ends a word for it."""
-    tail = rest + r"(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}[0-9][0-9.]{0,11} ?[mu]?s\b"
+    tail = rest + r"(?:[ _-]?time)?(?:[ \t]{0,2}[:=]?[ \t]{0,4}[0-9][0-9.]{0,11} ?[mu]?s\b|_(?:[mu]?s|secs?)['\"]?[:=] ?[0-9])"
     return make_format(OWN, head.decode() + tail, head, tail.encode(), read_own)
 
 

@@ -59,6 +59,11 @@ _PLAIN_SECONDS = lazy_compile(
     + rb")(?![\d.:])(?:(?P<unit> ?ms|s)(?!\w)|(?![\w/-]))"
 )
 _MILLISECONDS = lazy_compile(rb"\| (?P<value>\d{1,9}\.\d+) ms \|")
+# a time without a name of its own: that of the line's step if it ends the line, is one of a step, or is named by its unit alone
+_UNNAMED_TIME = lazy_compile(
+    rb"(?<![\w.,:-])(?:(?P<open>\()?(?P<value>\d{1,9}(?:\.\d{1,9})?) ?(?P<unit>ms|s)(?:(?(open)\))['\"}]{0,2}\s{0,2}\Z|/(?:it(?:er(?:ation)?)?|step|batch)\b)"
+    rb"|ms['\"]?[:=][ ]?(?P<named>\d{1,9}(?:\.\d{1,9})?)(?![\w.]))"
+)
 # Tokens, operations or samples per second, or utilization; those independent of the sequence length come first.
 _TOKENS = (
     rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?(?:_per_(?:device|gpu))?"
@@ -177,9 +182,17 @@ def find_seconds(text: bytes) -> float | None:
     match = _PLAIN_SECONDS.search(text)
     if match is None:
         value = find_number(_MILLISECONDS, text)
-        return None if value is None else value / 1000
+        return _unnamed_time(text) if value is None else value / 1000
     value = parse_float(match["value"])
     return value if value is None or (match["unit"] or b"").strip() != b"ms" else value / 1000
+
+
+def _unnamed_time(text: bytes) -> float | None:
+    match = _UNNAMED_TIME.search(text)
+    if match is None:
+        return None
+    value = float(match["named"] or match["value"])
+    return value / 1000 if match["named"] or match["unit"] == b"ms" else value
 
 
 def _throughput(text: bytes) -> float | None:
@@ -209,11 +222,12 @@ def _memory(text: bytes) -> float | None:
 # For lower-case text: without flags and with a leading letter, `re` skips quickly to possible names.
 _OWN_TIME = lazy_compile(
     rb"(?P<name>(?:d(?<![a-z_-].)ata(?:[ _-]?(?:load(?:ing|er)?|wait|fetch))?|f(?<![a-z_-].)(?:orward|wd)(?:[ _-]?(?:backward|bwd))?"
-    rb"|b(?<![a-z_-].)(?:ackward|wd)|c(?<![a-z_-].)ompute))(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
-    rb"(?P<unit>ms|us|s)(?!\w)",
+    rb"|b(?<![a-z_-].)(?:ackward|wd)|c(?<![a-z_-].)ompute))(?:[ _-]?time)?"
+    rb"(?:[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?(?P<unit>ms|us|s)(?!\w)"
+    rb"|_(?P<named>ms|us|s(?:ecs?)?)['\"]?[:=][ ]?(?P<number>\d{1,9}(?:\.\d{1,9})?)(?![\w.]))",
     re.DOTALL,
 )
-_OWN_UNITS = {b"us": 1e-6, b"ms": 1e-3, b"s": 1.0}
+_OWN_UNITS = {b"us": 1e-6, b"ms": 1e-3}  # others are seconds
 _SIZE_OF_STEP = lazy_compile(
     rb"(?i)(?<![A-Za-z])(?:(?:input|batch|seq(?:uence)?)[ _]shape['\"]?[ \t]{0,2}[:=]?[ \t]{0,2}(?:torch\.Size\()?[(\[](?P<shape>\d{1,9}"
     rb"(?:, ?\d{1,9}){0,5})[)\]]|(?:max[ _])?seq(?:uence)?[ _]?len(?:gth)?s?|tokens[ _]in[ _]batch"
@@ -225,8 +239,8 @@ def own_times(text: bytes) -> tuple[float | None, float | None]:
     """Return the seconds that the rank computed (forward plus backward), and that it waited for data."""
     whole = data = None
     parts: dict[bytes, float] = {}
-    for name, value, unit in _OWN_TIME.findall(text.lower()):
-        seconds = float(value) * _OWN_UNITS[unit]
+    for name, value, unit, named, number in _OWN_TIME.findall(text.lower()):
+        seconds = float(value or number) * _OWN_UNITS.get(unit or named, 1.0)
         if name.startswith(b"data"):
             data = seconds
         elif name in (b"forward", b"fwd", b"backward", b"bwd"):

@@ -30,6 +30,9 @@ def test_a_column_that_turns_to_nan(values: tuple[str, ...], expected: int | Non
     [
         ("mean_loss = ", True),
         ("Losses: ", True),
+        ("Verlust ", True),
+        ("損失 ", True),
+        ("pérdida_total=", False),
         ("recall = ", False),
         ("lossless ratio ", False),
         ("loss of 3 parts, mean ", False),

@@ -1081,3 +1081,63 @@ def test_waits_of_two_groups_are_not_compared() -> None:
     """Both count from one: the timeout is of the group that it names."""
     timeouts = [sized(0, 9, seq=5, pg="2"), sized(1, 9, seq=9, op="_ALLGATHER_BASE", pg="1")]
     assert collectives_differ(timeouts, [status(0, 9, 4, "1"), status(1, 12, 8, "1")]) == ()
+
+
+def clocked(gaps: list[float], *, start: float = 1.8e9, **parts: object) -> list[ProgressPoint]:
+    """Points without step times, ten steps apart, by the seconds between their lines."""
+    times = [start + sum(gaps[: at + 1]) for at in range(len(gaps))]
+    return [
+        ProgressPoint(200 * at, 10 * (at + 1), time=time, loss=1.0, format="step_loss", **parts)  # type: ignore[arg-type]
+        for at, time in enumerate(times)
+    ]
+
+
+class TestClock:
+    """The times of iteration lines, where they state no step time."""
+
+    def test_steps_that_follow_each_other_more_slowly(self) -> None:
+        """To the end of the log, by far more than what an evaluation costs."""
+        found = one("throughput_drop", clocked([4.02] * 20 + [16.03] * 8))
+        assert found is not None
+        assert found.point.step == 210
+        assert dict(found.captures)["pace"] == "A step takes 1.603 s instead of 0.402 s"
+
+    @pytest.mark.parametrize(
+        "gaps",
+        [
+            [4.02] * 20 + [9.03] * 8,  # half as fast: evaluations may have become longer
+            [4.02] * 20 + [60.5] + [4.02] * 8,  # one pause
+            ([4.02] * 4 + [30.0]) * 6,  # a save every fifty steps
+            [4.02] * 20 + [16.03] * 3,  # too short to be there to stay
+        ],
+    )
+    def test_pauses_are_no_slowdown(self, gaps: list[float]) -> None:
+        """Between two lines a run may also evaluate or save."""
+        assert one("throughput_drop", clocked(gaps)) is None
+
+    def test_a_clock_of_whole_seconds_is_too_coarse_for_short_steps(self) -> None:
+        """One second and three are the same clock, read at other moments."""
+        assert one("throughput_drop", clocked([1.0] * 20 + [3.0] * 8)) is None
+        assert one("throughput_drop", clocked([30.0] * 20 + [120.0] * 8)) is not None
+
+    def test_stated_times_count_more(self) -> None:
+        """A line that gives its step time is believed, whatever was done between the lines."""
+        assert one("throughput_drop", clocked([4.02] * 20 + [16.03] * 8, seconds=0.4)) is None
+
+    def test_each_step_counts_once(self) -> None:
+        """However many ranks print it."""
+        points = clocked([4.02] * 20 + [16.03] * 8)
+        four = [
+            replace(p, offset=p.offset + rank, rank=rank, time=(p.time or 0.0) + rank / 500)
+            for p in points
+            for rank in range(4)
+        ]
+        found = one("throughput_drop", four)
+        assert found is not None
+        assert found.point.step == 210
+
+    def test_a_count_that_begins_again_is_no_pause(self) -> None:
+        """The time from one run to the next is no step's."""
+        points = clocked([4.02] * 20)
+        again = clocked([4.02] * 20, start=1.8e9 + 5000)
+        assert one("throughput_drop", points + [replace(p, offset=p.offset + 9000) for p in again]) is None

@@ -240,7 +240,7 @@ LINES = [
     ),
     (
         b"2027-03-09 21:10:57.674 | INFO     | train:metrics:90 - step 100/160 | loss 0.5 | tps 925 | 365 ms",
-        {"step": 100, "total": 160, "loss": 0.5, "throughput": 925.0, "format": "step_loss"},
+        {"step": 100, "total": 160, "loss": 0.5, "throughput": 925.0, "seconds": 0.365, "format": "step_loss"},
     ),
     ("│ training_iteration          6 │".encode(), {"step": 6, "format": "ray_table"}),
     ("│ loss                      nan │".encode(), {"loss": math.nan, "format": "below"}),
@@ -438,7 +438,7 @@ LINES = [
     ),
     (
         b"622 | loss 2.8663 | lr 3.110000e-04 | 167.23ms",
-        {"step": 622, "loss": 2.8663, "learning_rate": 3.11e-4, "format": "fraction_loss"},
+        {"step": 622, "loss": 2.8663, "learning_rate": 3.11e-4, "seconds": 0.16723, "format": "fraction_loss"},
     ),
     (
         b"Test:  [ 5/98]  eta: 0:00:12  loss: 0.5000 (0.60)",
@@ -643,8 +643,17 @@ LINES = [
     (b"\t Train loss/train/total: nan", {"loss": math.nan, "format": "below"}),
     (
         b"08:09:10 Schritt 64/900  Verlust=3.25  loss=3.25  Dauer 1.5 s",
-        {"step": 64, "total": 900, "loss": 3.25, "format": "fraction_loss"},
+        {"step": 64, "total": 900, "loss": 3.25, "seconds": 1.5, "format": "fraction_loss"},
     ),
+    (
+        b"step 64 loss 3.25 gnorm 0.4 (132 ms)",
+        {"step": 64, "loss": 3.25, "grad_norm": 0.4, "seconds": 0.132, "format": "step_loss"},
+    ),
+    (
+        b'{"msg": "train step=64 loss=3.25 ms=1554"}',
+        {"step": 64, "loss": 3.25, "seconds": 1.554, "format": "step_loss"},
+    ),
+    (b"step 64 loss 3.25 (eta 2 h, 12 s)", {"step": 64, "loss": 3.25, "format": "step_loss"}),
     ("08:09 étape 64, loss: 3.25".encode(), {"step": 64, "loss": 3.25, "format": "fraction_loss"}),
     ("第 64 步 loss: 3.25".encode(), {"step": 64, "loss": 3.25, "format": "fraction_loss"}),
     ("Époque 2/4 loss: 3.25".encode(), {"epoch": 2.0, "loss": 3.25, "format": "fraction_loss"}),
@@ -685,6 +694,8 @@ LINES = [
         b"2027-02-20 18:39:10,572 INFO fit: rank 1 | step 10 | data 8.5 ms | forward-backward 407.5 ms | rss 512 MB",
         {"step": 10, "data": 0.0085, "compute": 0.4075, "memory": 512 * 2.0**20, "format": "own", "validation": True},
     ),
+    (b"step=7 compute_ms=125.5 wait_ms=3", {"step": 7, "compute": 0.1255, "format": "own", "validation": True}),
+    (b'{"step": 7, "data_secs": 1.5}', {"step": 7, "data": 1.5, "format": "own", "validation": True}),
     (b"iter 7 compute_time=125ms", {"step": 7, "compute": 0.125, "format": "own", "validation": True}),
     (
         b"[rank3] step: 12 forward 0.25 s, backward: 0.5s",
