@@ -13,7 +13,7 @@ from kb.regex.lazy import lazy_compile
 # For lower-case text: without flags and with a leading letter, `re` skips quickly to possible names.
 _OWN_STEP = lazy_compile(
     rb"(?:s(?<![a-z].)tep|i(?<![a-z].)ter(?:ation)?|g(?<![a-z].)lobal[ _](?:step|iter(?:ation)?))"
-    rb"[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.])",
+    rb"['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.])",
     re.DOTALL,
 )
 _OWN_MEMORY = lazy_compile(
