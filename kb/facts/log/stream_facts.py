@@ -20,6 +20,7 @@ from kb.facts.log.turned_to_nan import TurnedColumn, turned_to_nan
 from kb.facts.steps.epoch_counts import formats_in_epochs, furthest
 from kb.facts.steps.training_series import BAR, REDRAWN, steps_over_epochs, training_series
 from kb.facts.steps.unread_forms import with_unread
+from kb.facts.steps.unread_memory import with_unread_memory
 from kb.facts.steps.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Resource, Stage, Structure
 from kb.parsers.logs.exceptions.survived import reported_as_skipped
@@ -47,7 +48,7 @@ class StreamFacts:
     """
 
     def __init__(self, summary: StreamSummary, *, succeeded: bool = False) -> None:
-        series = with_unread(summary, training_series(summary))
+        series = with_unread_memory(summary, with_unread(summary, training_series(summary)))
         self.summary = summary = summary if series is summary.series else replace(summary, series=series)
         points = steps_over_epochs([p for p in series.points if not p.validation])
         self.points = points

@@ -14,6 +14,7 @@ from kb.model import ProgressPoint
 
 BEFORE_COLLAPSE = 10  # points before a collapse, for its usual pace
 USUAL = 0.9  # share of the earlier steps that take no longer
+AS_SLOW = 0.9  # share of an earlier rate from which on a later one is much the same
 EXCERPT, STARTED = 20, 100  # points at most, and their first step at least, of an excerpt from the middle of a run
 BEFORE, AFTER = 8, 5  # points before and after a change in a longer log
 BARS_BEFORE, BARS_AFTER = 5, 4  # the same for the ends of whole bars
@@ -90,9 +91,16 @@ def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
         swings = after >= 20 and least[index] < 0.85 * level and median(values[index:]) < 0.7 * level
         slow = swings or (after >= 3 and least[index] < share * level)
         lowest = (0.9 if swings else 0.8) * min(before)
-        if (collapsing or slow) and min(before) > 0.8 * level and least[index] < lowest:
+        falls = (collapsing or slow) and min(before) > 0.8 * level and least[index] < lowest
+        if falls and not _was_as_slow(values, index):
             return _fallen(rated[index:], level, median(values[index:]))
     return None
+
+
+def _was_as_slow(rates: Sequence[float], index: int) -> bool:
+    """Whether a tenth of the earlier rates or more are as low as those from some point on: a fast spell has ended."""
+    before = sorted(rates[:index])
+    return median(rates[index:]) >= AS_SLOW * before[int((1 - USUAL) * (len(before) - 1))]
 
 
 def _recovers(values: Sequence[float]) -> bool:
@@ -125,7 +133,8 @@ def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         before = values[max(0, index - 20) : index]
         level = median(before)
         fallen = most[index] < params.get("collapse", 0.4) * level and most[index] < min(before[-5:])
-        if fallen and len(values) - index >= fewest and not _recovers(values[index:]):
+        lasts = fallen and len(values) - index >= fewest and not _recovers(values[index:])
+        if lasts and not _was_as_slow(values, index):
             return _fallen(rated[index:], level, median(values[index:]))
     return None
 

@@ -156,7 +156,10 @@ _CHANGED_WORD = r"(?:now|changed|increased|raised|grown|doubled|halved|reduced|d
 
 def own_step_form(head: bytes, rest: str = "") -> ProgressFormat:
     """Make the form of a line with the duration of a rank's own part of a step; the head ends a word for it."""
-    tail = rest + r"(?:[ _-]?time)?(?:[ \t]{0,2}[:=]?[ \t]{0,4}[0-9][0-9.]{0,11} ?[mu]?s\b|_(?:[mu]?s|secs?)['\"]?[:=] ?[0-9])"
+    tail = (
+        rest
+        + r"(?:[ _-]?time)?(?:[ \t]{0,2}[:=]?[ \t]{0,4}[0-9][0-9.]{0,11} ?[mu]?s\b|_(?:[mu]?s|secs?)['\"]?[:=] ?[0-9])"
+    )
     return make_format(OWN, head.decode() + tail, head, tail.encode(), read_own)
 
 

@@ -56,3 +56,12 @@ def test_a_step_glued_to_its_word_is_no_other_form() -> None:
         for step, value in enumerate(["0.5", "0.4", *["nan"] * 3])
     ]
     assert [column.offset for column in turned_to_nan(lines, lines)] == [80]
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [("'logps/chosen': ", True), ("rewards = ", True), ("'eval_recall': ", False)]
+)
+def test_an_output_of_the_model_is_never_meant_to_be_nan(name: str, counts: bool) -> None:
+    """Even if it never was a number; a metric may have no value."""
+    lines = [(40 * at, f"{{'loss': {at}.5, {name}nan}}") for at in range(3)]
+    assert bool(turned_to_nan(lines, lines)) is counts

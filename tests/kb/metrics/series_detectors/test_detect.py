@@ -1141,3 +1141,10 @@ class TestClock:
         points = clocked([4.02] * 20)
         again = clocked([4.02] * 20, start=1.8e9 + 5000)
         assert one("throughput_drop", points + [replace(p, offset=p.offset + 9000) for p in again]) is None
+
+
+def test_the_end_of_a_fast_spell_is_no_slowdown() -> None:
+    """The run is as fast as it was before, for whatever reason it was faster in between."""
+    usual, fast = noisy(140.0, 2.0, 80), noisy(510.0, 5.0, 25)
+    assert one("throughput_drop", series("throughput", [*usual, *fast, *usual[:30]])) is None
+    assert one("throughput_drop", series("throughput", [*fast, *usual[:30]])) is not None
