@@ -108,7 +108,7 @@ def main() -> int:
         sharpness = calibrated(judged)
         least = threshold(judged, sharpness)
         report(judged, sharpness, least)
-    own = list(training_rows.own_examples(known, Areas(areas)))
+    own = list(training_rows.own_examples(known, Areas(areas, training_rows.packages())))
     rows = [
         *lifted([*sites, *map(without_place, sites), *given]),
         *own,
@@ -254,6 +254,7 @@ def written(model: Linear, areas: Sequence[tuple[str, str]], concepts: Concepts,
         f"class\t{code}\t{name}\t{bias:.2f}" for code, name, bias in zip(codes, model.classes, model.bias, strict=True)
     ]
     lines += [f"area\t{pattern}\t{area}" for pattern, area in areas]
+    lines += [f"package\t{name}\t{kind}" for name, kind in sorted(training_rows.packages().items())]
     lines += ["\t".join(("concept", word, *named)) for word, named in concepts.items()]
     by_name = dict(zip(model.classes, codes, strict=True))
     size = UNIT * SCALE / TYPICAL**0.5 * sharpness

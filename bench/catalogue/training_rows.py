@@ -6,6 +6,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ from kb.parsers.logs.error_lines import message_of
 HERE: Final = Path(__file__).parent
 NONE: Final = "none"  # label of sites that are no failure of a run
 CLASSIFIED: Final = "classified-error"  # the rule whose examples carry their class in the file name
-DECIDED: Final = {"both": 1.0, "third": 0.4}  # weight of a label, by who decided: two readers, or a third
+DECIDED: Final = {"both": 1.0, "third": 0.7}  # weight of a label, by who decided: two readers, or a third
 PLACELESS: Final = 0.5  # weight of a site's copy without its place, for logs without a traceback
 INTERPRETER: Final = 6.0
 OWN_EXAMPLE: Final = 2.0
@@ -103,6 +104,13 @@ def area_rows() -> list[tuple[str, str]]:
     ]
 
 
+@lru_cache(maxsize=1)
+def packages() -> dict[str, str]:
+    """Return the kind of each package of areas.yaml by its first folder."""
+    document = yaml.safe_load((HERE / "areas.yaml").read_text("utf-8"))
+    return {name: kind for kind, names in sorted(document["packages"].items()) for name in names}
+
+
 def concept_rows() -> dict[str, tuple[str, ...]]:
     """Return the concepts of concepts.yaml by the stems of their words."""
     document = yaml.safe_load((HERE / "concepts.yaml").read_text("utf-8"))
@@ -121,7 +129,7 @@ def sites() -> list[Row]:
 
 def without_place(row: Row) -> Row:
     """Return a site as a log without a traceback shows it."""
-    error = replace(row.error, path="", function="", area="", callers=(), stage="", importing=False)
+    error = replace(row.error, path="", function="", area="", callers=(), stage="", importing=False, package="")
     return replace(row, error=error, weight=row.weight * PLACELESS)
 
 
@@ -218,6 +226,7 @@ def _site(row: Mapping[str, str], label: Mapping[str, str]) -> Row:
         handled=tuple(row["handles"].split()),
         stage=stage_of(row["area"], function),
         importing=row["path"].endswith(".py") and not function,
+        package=Areas((), packages()).kind(row["path"]) if row["path"].endswith(".py") else "",
     )
     return Row(error, label["class"], DECIDED[label["decided"]], row["project"])
 

@@ -6,8 +6,9 @@ The table comes from bench/catalogue/areas.yaml, which people read and extend.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from kb.classifier.traits import OWN
 from kb.regex.lazy import lazy_compile
@@ -16,13 +17,18 @@ _PACKAGES = lazy_compile(r".*(?:site|dist)-packages/")
 _STANDARD = lazy_compile(r"(?:.*/)?lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|<frozen ")
 STANDARD = "standard"  # area of Python's own library
 DISPATCH = "dispatch"  # area of calls into a native runtime: every error of its operations is raised there
+_NO_PACKAGES: Mapping[str, str] = MappingProxyType({})
 LIBRARY = "library"  # area of an installed package that the table lacks
 
 
 class Areas:
-    """Path patterns with their areas, by the first folder of the path. The first pattern that matches counts."""
+    """Path patterns with their areas, by the first folder of the path. The first pattern that matches counts.
 
-    def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
+    `packages`: first folder of a package → its kind.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, str]], packages: Mapping[str, str] = _NO_PACKAGES) -> None:
+        self._packages = packages
         self._rows: dict[str, list[tuple[str, str]]] = {}
         for pattern, area in rows:
             self._rows.setdefault(pattern.partition("/")[0], []).append((pattern, area))
@@ -40,6 +46,11 @@ class Areas:
             if packages:
                 break
         return (rest, LIBRARY) if packages else (parts[-1], OWN)
+
+    def kind(self, path: str) -> str:
+        """Return the kind of package that a file belongs to; empty if that is not known. `path`: from the root of its package."""
+        head, below, _ = path.partition("/")
+        return self._packages.get(head, "") if below else ""
 
     @staticmethod
     def installed(path: str) -> bool:

@@ -27,6 +27,13 @@ _OTHER = frozenset({OWN, LIBRARY, STANDARD})
 _CALLS_THE_RUN = frozenset(
     {"", "launcher", "config", "trainer", "model"}
 )  # areas that call whatever the run's own code does
+# types whose own wording says what is missing, so that a second class would add nothing
+_NAMES_WHAT_IS_MISSING = frozenset(
+    {
+        "AttributeError", "FileNotFoundError", "ImportError", "IsADirectoryError", "KeyError", "ModuleNotFoundError", "NameError",
+        "NotADirectoryError", "UnboundLocalError",
+    }
+)  # fmt: skip
 _CATCH_ALL = frozenset(
     {"Error", "Exception", "OSError", "RuntimeError", "SystemError", "ValueError"}
 )  # types that alone tell nothing
@@ -69,7 +76,9 @@ def classify(kind: str, message: str, frames: str = "", around: Around = NOTHING
     if error.area in ("", OWN) and error.above in _CALLS_THE_RUN and kind and f"type {kind}" not in known.weights:
         return None
     answer = known.best(traits(error, known.concepts))
-    return answer if answer is not None and answer.probability >= known.least else None
+    if answer is None or answer.probability < known.least:
+        return None
+    return replace(answer, second="") if kind in _NAMES_WHAT_IS_MISSING else answer
 
 
 def error_text(areas: Areas, kind: str, message: str, frames: str = "", around: Around = NOTHING_AROUND) -> ErrorText:
@@ -99,6 +108,7 @@ def error_text(areas: Areas, kind: str, message: str, frames: str = "", around: 
         callers=callers,
         stage=stage,
         importing=importing,
+        package=areas.kind(path),
     )
 
 

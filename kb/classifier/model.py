@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 
 from kb.classifier.areas import Areas
 
 FORMAT = "signalbox.classifier/1"
 SCALE = 4.0  # length of the vector of an error's traits
 SHOWN = 4  # traits that an answer lists
+SECOND = 0.2  # probability from which the second class is told as well
 
 
 class WeightsError(ValueError):
@@ -19,11 +21,15 @@ class WeightsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A class with its probability, and the traits that decided for it, the strongest first."""
+    """A class with its probability, and the traits that decided for it, the strongest first.
+
+    `second`: the next most probable class, if its probability is at least `SECOND`.
+    """
 
     fault: str
     probability: float
     traits: tuple[str, ...] = ()
+    second: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +62,9 @@ class Model:
         if not any(trait in self.weights for trait in traits):
             return None
         chances = self.probabilities(traits)
-        fault = max(self.classes, key=lambda name: (chances[name], name))
-        return Answer(fault, chances[fault], self._deciding(traits, self.classes.index(fault)))
+        fault, second = nlargest(2, self.classes, key=lambda name: (chances[name], name))
+        told = second if chances[second] >= SECOND else ""
+        return Answer(fault, chances[fault], self._deciding(traits, self.classes.index(fault)), told)
 
     def _scores(self, traits: Sequence[str]) -> list[float]:
         scores = list(self.bias)
@@ -105,6 +112,7 @@ def _parse(text: str) -> Model:
     classes: list[str] = []
     bias: list[float] = []
     areas: list[tuple[str, str]] = []
+    packages: dict[str, str] = {}
     concepts: dict[str, tuple[str, ...]] = {}
     weights: dict[str, str] = {}
     codes: dict[str, int] = {}
@@ -121,6 +129,9 @@ def _parse(text: str) -> Model:
         elif kind == "area":
             pattern, area = rest.split("\t")
             areas.append((pattern, area))
+        elif kind == "package":
+            name, value = rest.split("\t")
+            packages[name] = value
         elif kind == "concept":
             stem, *named = rest.split("\t")
             concepts[stem] = tuple(named)
@@ -134,6 +145,6 @@ def _parse(text: str) -> Model:
         numbers["unit"],
         numbers["sharpness"],
         numbers["least"],
-        Areas(areas),
+        Areas(areas, packages),
         concepts,
     )

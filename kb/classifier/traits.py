@@ -57,7 +57,8 @@ class ErrorText:
     `above`: area of the innermost library frame above the run's own code; `callers`: the functions above;
     `handled`: types of the exceptions from which it followed; `stage`: of the run when it was raised, in the words of
     kb.model.Stage, and `ranks`: what the other ranks did, one of `RANKS`. Both are empty where that is not known.
-    `importing`: an installed package raised it while it was imported.
+    `importing`: an installed package raised it while it was imported. `package`: the kind of package that raised it, as
+    `packages` of bench/catalogue/areas.yaml has it; empty if that is not known.
     """
 
     type: str = ""
@@ -72,6 +73,7 @@ class ErrorText:
     stage: str = ""
     ranks: str = ""
     importing: bool = False
+    package: str = ""
 
 
 def said(message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -139,6 +141,10 @@ def _traits(error: ErrorText, concepts: Mapping[str, Sequence[str]]) -> Iterator
         yield f"area {error.area}"
         yield f"area {error.area}, type {error.type}"
         yield from (f"area {error.area}, word {stem(word)}" for word in error.words)
+    if error.package:
+        yield f"package {error.package}"
+        yield f"package {error.package}, type {error.type}"
+        yield f"package {error.package}, area {error.area}"
     if error.above:
         yield f"below {error.above}"
     doing = {part for name in error.callers for part in _parts(name)} & _DOING

@@ -27,7 +27,7 @@ MAX_TEXT = 4000  # the schema rejects longer ones; checking them here would only
 ALWAYS = frozenset({"rank", "node", "iteration", "stage", "gpu", "pattern"})
 OWNERS = frozenset({"user", "hardware", "network", "storage", "platform", "none"})
 EXCEPTION_CAPTURES = frozenset({"type", "message", "last_frame"})
-CLASSIFIED_CAPTURES = frozenset({"class", "traits", "sure"})
+CLASSIFIED_CAPTURES = frozenset({"class", "traits", "sure", "second"})
 STRUCTURES: Mapping[str, frozenset[str]] = {
     kind: frozenset(names.split())
     for kind, names in {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import yaml
 
 from bench.catalogue.linear_model import Examples, Sparse, fit
 from bench.catalogue.train import FOLDS, PRIOR, SHARED, SINGLE, VICTIM, Judged, nested
-from bench.catalogue.training_rows import Row, concept_rows, interpreter, lifted
+from bench.catalogue.training_rows import HERE, Row, concept_rows, interpreter, lifted, packages, sites, without_place
 from kb.classifier.model import SCALE
 from kb.classifier.traits import RANKS, ErrorText, stem
 from tests.support.paths import ROOT
@@ -92,3 +93,13 @@ def test_concepts_are_found_by_any_form_of_their_words() -> None:
     concepts = concept_rows()
     assert "an allocation" in concepts[stem("allocated")]
     assert concepts[stem("tokenizers")] == concepts[stem("tokenizer")]
+
+
+def test_a_package_has_one_kind() -> None:
+    """The table has no name twice, and each site of a package of Python has the kind of its first folder."""
+    named = yaml.safe_load((HERE / "areas.yaml").read_text("utf-8"))["packages"]
+    assert sum(map(len, named.values())) == len(packages())
+    row = Row(ErrorText(path="torch/a.py", package="base"), "code_bug", 1.0, "p")
+    assert without_place(row).error.package == ""
+    assert {row.error.package for row in sites() if row.group in ("slurm", "nccl")} == {""}
+    assert {row.error.package for row in sites() if row.error.path.startswith("verl/")} == {"application"}

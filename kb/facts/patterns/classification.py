@@ -45,7 +45,8 @@ def classified(
         if answer is None:
             return None
         sure = {"sure": "yes"} if answer.probability >= SURE else {}
-        return {**captures, "class": answer.fault, "traits": in_words(answer.traits), **sure}
+        second = {"second": answer.second} if answer.second else {}
+        return {**captures, "class": answer.fault, "traits": in_words(answer.traits), **sure, **second}
 
     return classify_passed
 

@@ -135,6 +135,36 @@ def test_the_same_error_gives_the_same_answer() -> None:
     assert classify("IndexError", "list index out of range", "/srv/a.py:3 in f") == first
 
 
+@pytest.mark.parametrize(("weight", "second"), [(20, "b"), (40, "")])
+def test_the_second_class_is_told_where_it_is_not_much_rarer(weight: int, second: str) -> None:
+    """At odds of 2.7 to 1, not at 7.4 to 1."""
+    lines = ("number\tunit\t0.05", "number\tsharpness\t1", "number\tleast\t0.4", "class\taa\ta\t0", "class\tab\tb\t0")
+    known = parse("\n".join((FORMAT, *lines, f"word x\taa{weight}")))
+    answer = known.best(("word x", *["word y"] * 15))  # 16 traits, so that each counts as its weight says
+    assert answer is not None
+    assert (answer.fault, answer.second) == ("a", second)
+
+
+def test_an_error_that_says_what_is_missing_has_no_second_class() -> None:
+    """Its own wording leads to the place; any other type may have one."""
+    named = classify("KeyError", "'labels_b'", "/srv/exp/step.py:40 in run")
+    assert named is not None
+    assert named.second == ""
+
+
+def test_the_kind_of_package_is_that_of_the_place_that_raised_the_error() -> None:
+    """By its first folder; the run's own code and packages that the table lacks have none."""
+    areas = model().areas
+    assert (
+        error_text(areas, "ValueError", "no", f"{SITE}/megatron/training/arguments.py:9 in f").package == "application"
+    )
+    assert error_text(areas, "ValueError", "no", f"{SITE}/torch/serialization.py:9 in f").package == "base"
+    assert error_text(areas, "ValueError", "no", f"{SITE}/sapling/x.py:9 in f").package == ""
+    assert error_text(areas, "ValueError", "no", "/srv/torch.py:9 in f").package == ""
+    told = traits(error_text(areas, "ValueError", "no", f"{SITE}/trl/trainer/x.py:9 in f"))
+    assert {"package trainer", "package trainer, type ValueError"} <= set(told)
+
+
 def chance(fault: str, around: Around) -> float:
     """The probability of a class for an error of the run's own code whose message fits several."""
     error = error_text(model().areas, "ValueError", "the value must not be empty", "/srv/a.py:3 in f", around)
