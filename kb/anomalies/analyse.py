@@ -260,7 +260,10 @@ def _peers(run: RunProfile, good: Baseline | None, pool: Baseline | None) -> str
 
 def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
     """What is missing on single nodes where no exception says why."""
-    if any(is_raised(event.spot.text) and not event.consequence and event.score >= TOLD for event in events):
+    if any(
+        (event.raised or is_raised(event.spot.text)) and not event.consequence and event.score >= TOLD
+        for event in events
+    ):
         return ()
     found = absences(seen.run, seen.off, seen.ending.interval, seen.ending.at)
     told = {(event.spot.source, event.spot.offset) for event in events}

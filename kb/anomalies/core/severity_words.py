@@ -48,8 +48,8 @@ _CONSEQUENCE = lazy_compile(
     r"(?i)closing signal|killing subprocess|exits with return code|childfailederror|root cause \(first observed|failed \(exitcode"
     r"|send(?:ing)? (?:sig|signal)|sigterm|connection (?:was )?(?:reset|closed|aborted) by|connection reset|remote process exited|broken pipe"
     r"|watchdog thread terminated|watchdog caught collective|failure detected by watchdog|some nccl operations have failed"
-    r"|terminate called (?:after throwing|without an active)|one or more process\w* .{0,40}terminated with|^job (?:has )?failed\W*$|\bcollectives? (?:was |were )?aborted|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
-    r"|primary job +terminated|job to be terminated|first process to do so|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating)"
+    r"|terminate called (?:after throwing(?! an instance of '(?!std|c10|at|gloo|torch|nccl|tensorpipe|caffe2)\w{1,60}::)|without an active)|one or more process\w* .{0,40}terminated with|^job (?:has )?failed\W*$|\bcollectives? (?:was |were )?aborted|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
+    r"|primary job +terminated|job to be terminated|first process to do so|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating|got sig|forcing|interrupt)"
     r"|signalexception|keyboardinterrupt|processraisedexception|waiting for unfinished jobs|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
     r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|(?-i:\bFAILED)$|^(?:terminated|aborted|exiting|shutting down)\W*$"
     r"|heartbeat ?monitor|flight recorder|nccl work|aborting|worknccl|raytaskerror\(|coordination[_ ]service|preemption_sync|tcpstore|diststore|clients joined|waitforinput|recvvalue|sendbytes|failed to recv|cancelled (?:at|by)|slurmstepd"
@@ -70,20 +70,31 @@ _RAISED = lazy_compile(
 )
 _FRAMED = lazy_compile(r"\[in [^\[\]]{1,80} \([^()]{1,80}\)\]$")
 _BODY = lazy_compile(
-    r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception"
+    r"^\W*$|^\s+\S|^(?:.{0,60}\W)?Traceback \(|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception"
     r"|^.{0,60}\[rank(?:<\*>|\d+)\]:(?: {2,}\S|\s*[\^~]+\s*$)"  # below an unknown prefix
     r"|^.{0,60}\bException in thread [^\n:]{1,60}:\s*$"  # its traceback follows
     r"|^.{1,80}\bFile (?:\"|<\*>).{0,300}, line "
     r"|^.{0,80}\bat (?:[\w$.\[\] <>*]{1,120} \()?[^\s()]{1,200}:(?:\d+|<\*>):(?:\d+|<\*>)\)?$"  # a frame of JavaScript
     r"|^.{0,80}\bNode\.js v(?:\d|<\*>)\S{0,20}$|^.{0,80}[\w./-]+\.[cm]?[jt]s:(?:\d+|<\*>)$|^.{0,80}:? +throw new \w"
     r"|^note: run with `RUST_BACKTRACE"
+    # dumps of native stacks and of threads, and how a command is used
+    r"|^.{0,80}(?:@ {1,6}(?:0x[0-9a-f]{4,16}|<\*>) |\[ ?(?:\d{1,3}|<\*>)\] {1,4}\S{1,300}\[(?:0x[0-9a-f]{4,16}|<\*>)\]$)"
+    r"|^.{0,80}\*\*\* (?:Check failure stack trace|End of error message)\b"
+    r"|^.{0,60}(?:Current thread|Thread) (?:0x[0-9a-f]{4,16}|<\*>).{0,60} \(most recent call first\):|^.{0,60}\bExtension modules: "
+    r"|^.{0,60}\busage: \S|^(?:\W{0,2}\[-{1,2}[\w-]+(?: [\w<*>.]+){0,3}\] ?)+$"
 )
+# What says why a scheduler, or a kernel, ended the job or one of its processes.
+_ORDERED = lazy_compile(
+    r"(?i)\bcancelled at .{0,40}\bdue to (?!task failure)\w|\boom[_-]?kill\w* event|\bexceeded (?:job|step|task) memory limit"
+    r"|\boom_kill\W{1,3}[1-9]"
+)
+_ASKED = lazy_compile(r"(?i)\bcancelled at \d|\bkeyboardinterrupt\b")
 
 # What ends a process that cannot report it: killed, a bad address, a bus error, an illegal instruction, a timer, a limit; not what launchers and watchdogs send.
 _SIGNAL = lazy_compile(
     r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE|TRAP|ALRM|XCPU|XFSZ|SYS)\b"
     r"|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|5|7|8|9|11|14|24|25|31)\b|\bsignal:? (?:4|5|7|8|9|11|14|24|25|31)\b"
-    r"|\bcode=(?:killed|dumped), status=(?:4|5|7|8|9|11|14|24|25|31)\b|(?<!aborted \()core dumped|segmentation fault|bus error)"
+    r"|\bexit(?:ed)? (?:with )?(?:code|status)\W{1,4}(?:132|135|136|137|139)\b|\bcode=(?:killed|dumped), status=(?:4|5|7|8|9|11|14|24|25|31)\b|(?<!aborted \()core dumped|segmentation fault|bus error)"
 )
 _STOPPED = lazy_compile(r"(?i)\bSIGTERM\b|\bsignal:? 15\b|signalexception|keyboardinterrupt|\bterminated\W*$")
 _IGNORED = lazy_compile(
@@ -123,7 +134,7 @@ def is_bad(word: str) -> bool:
 
 def is_consequence(text: str) -> bool:
     """Whether a line reports what another's failure, or the launcher, did to the speaker; a kernel speaks of its machine only."""
-    return _CONSEQUENCE.search(text) is not None and not of_machine(text)
+    return _CONSEQUENCE.search(text) is not None and not of_machine(text) and not is_ordered(text)
 
 
 def is_raised(text: str) -> bool:
@@ -164,6 +175,16 @@ def is_stopped(text: str) -> bool:
     return _STOPPED.search(text) is not None
 
 
+def is_ordered(text: str) -> bool:
+    """Whether the line says why a scheduler or a kernel ended the job or a process: a limit, memory, a job that goes first."""
+    return _ORDERED.search(text) is not None
+
+
+def is_asked(text: str) -> bool:
+    """Whether the line says that somebody ended the job, without a reason; it may as well follow a failure."""
+    return _ASKED.search(text) is not None
+
+
 def is_ignored(text: str) -> bool:
     """Whether the line starts a traceback that does not end the process."""
     return _IGNORED.search(text) is not None
@@ -179,7 +200,7 @@ def is_body(text: str) -> bool:
     return _BODY.match(text) is not None
 
 
-_WORD = lazy_compile(r"[A-Za-z]{2,}")
+_WORD = lazy_compile(r"[^\W\d_]{2,}")
 
 
 def skeleton(text: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from kb.anomalies.core.blocks import is_part
+from kb.anomalies.core.blocks import is_behind_bars, is_part
 from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import (
     by_signal,
@@ -121,7 +121,7 @@ class EventMeasurer:
         for event in sorted(self._run.events.values(), key=lambda item: item.id):
             spots = [spot for seen in event.nodes.values() for spot in seen.spots]
             steps = sum((spot.source, spot.offset) in self._steps for spot in spots)  # a bar may precede any line
-            if is_part(event) or steps * 2 > len(spots):
+            if is_part(event) or (steps * 2 > len(spots) and not is_behind_bars(event, spots)):
                 continue  # the words of a step line name what it measures; `temporal` reads its numbers
             found.append(self._measure(event))
         return found

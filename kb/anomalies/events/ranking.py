@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
-from kb.anomalies.core.severity_words import by_signal
+from kb.anomalies.core.severity_words import by_signal, is_asked
 from kb.anomalies.events.features import MeasuredEvent
 from kb.anomalies.events.model import EventModel, event_probabilities
 from kb.anomalies.events.structure import corrected_scores
@@ -19,6 +19,8 @@ from kb.anomalies.time.run_end import RunEnding
 
 TOLD = 0.36  # a probability from which on an event is reported: about half of the F1 reached, where the sum of both errors is smallest
 ALONE = 0.2  # of the likeliest, if none is reported
+SURE = 0.5  # from which on an event explains why a process was ended
+TROUBLE = 0.3  # harm of a line that reports trouble
 MOST = 8
 MOST_EARLIER = 2  # lines that lead up to another
 _COMPONENT = re.compile(r"[A-Za-z][\w./-]{2,60}: ")  # what names itself at the start of its lines
@@ -111,10 +113,29 @@ def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
     Beside a cause, consequences are left out, but not the launcher's word that a signal ended a process.
     """
     told = [ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD]
-    causes = [item for item in told if not item.consequence or by_signal(item.spot.text)]
-    told = causes or told
+    told = _causes(told) or _likely_cause(weighed) or _surest(told)
     told = _without_copies(_with_lead_up(_with_first_report(told, weighed), weighed))
     return tuple(told) or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)
+
+
+def _causes(told: Sequence[RankedEvent]) -> list[RankedEvent]:
+    """The events that are no consequence; and the launcher's word that a signal ended a process, if that process had no last word."""
+    own = [item for item in told if not item.consequence]
+    if any(item.raised or item.score >= SURE for item in own):
+        return own
+    return [item for item in told if not item.consequence or by_signal(item.spot.text)]
+
+
+def _likely_cause(weighed: Sequence[RankedEvent]) -> list[RankedEvent]:
+    """The likeliest event that is no consequence, where only consequences are likely: a new line that reports trouble."""
+    likely = (item for item in weighed if not item.consequence and item.score >= ALONE)
+    return [item for item in likely if item.fresh >= NEW and item.harm >= TROUBLE][:1]
+
+
+def _surest(told: Sequence[RankedEvent]) -> list[RankedEvent]:
+    """Of consequences only: that somebody ended the job, else what launchers report, else what ranks say of lost peers."""
+    asked = [item for item in told if is_asked(item.spot.text)]
+    return asked or [item for item in told if item.launched] or list(told)
 
 
 def _with_first_report(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent]) -> list[RankedEvent]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.anomalies.core.run import RunProfile
-from kb.anomalies.core.severity_words import is_body, is_raised
+from kb.anomalies.core.severity_words import is_body, is_ordered, is_raised
 from kb.anomalies.events.features import MeasuredEvent
 from kb.anomalies.nodes.absences import last_lines
 from kb.anomalies.runs.baseline_diff import NEW
@@ -19,6 +19,7 @@ from kb.anomalies.runs.baseline_diff import NEW
 CAUGHT = 0.3  # share of the estimate that remains for an exception that was caught
 MILD = 0.2  # harm of a line that says nothing bad
 TWICE = 1.0  # powers of two by which an event must exceed the good run to count as more than chance
+ORDERED = 0.75  # least estimate of what says why a scheduler ended the job
 UNCAUGHT = 0.7  # least estimate of the first exception that nobody caught
 FINAL = 0.6  # of the last line of one rank
 REPEATED = 0.5  # of a line that one rank repeats
@@ -118,6 +119,8 @@ def _is_final(item: MeasuredEvent, last: Mapping[tuple[str, int], str], new: flo
 def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
     if item.caught or _is_usual(item):
         return CAUGHT * score
+    if item.fresh >= NEW / 2 and is_ordered(item.spot.text):
+        return max(score, ORDERED)
     if _is_first(item, facts.first):
         return max(score, UNCAUGHT)
     if item.event.id in facts.onset:

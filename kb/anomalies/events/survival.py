@@ -12,9 +12,10 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 
+from kb.anomalies.core.blocks import is_part
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised
-from kb.anomalies.runs.baseline_diff import EventComparison
+from kb.anomalies.runs.baseline_diff import NEW, EventComparison
 from kb.anomalies.time.run_end import JUST_BEFORE, LineTimes, RunEnding
 
 STEPS_BEHIND = 2  # step lines after an exception that show that it was caught
@@ -113,6 +114,11 @@ class Survival:
         one = self._compared.get(event.id)
         return one is not None and one.fresh >= 0.5
 
+    def _is_unlike(self, event: RunEvent) -> bool:
+        """Whether a good run is known, and has nothing of it: such a last line may belong to the end."""
+        one = self._compared.get(event.id)
+        return one is not None and one.fresh >= NEW
+
     def _steps_behind(self, spot: LineRef) -> bool:
         """Whether the job's steps continued in the source of a line after it."""
         places = self._beats.get(spot.source, ())
@@ -138,8 +144,16 @@ class Survival:
                     if not is_raised(event.text):
                         own[spot.source, spot.rank] = max(own.get((spot.source, spot.rank), -1), spot.offset)
         ends = [voice.last for voice in self._run.voices if voice.last is not None and voice.last.rank is not None]
+        new = {
+            (spot.source, spot.offset)
+            for event in filter(self._is_unlike, self._run.events.values())
+            for seen in event.nodes.values()
+            for spot in seen.spots[-1:]
+        }
         for spot in ends:
-            if not (is_consequence(spot.text) or is_raised(spot.text) or is_body(spot.text)):
+            if (spot.source, spot.offset) not in new and not (
+                is_consequence(spot.text) or is_raised(spot.text) or is_body(spot.text)
+            ):
                 own[spot.source, spot.rank] = max(own.get((spot.source, spot.rank), -1), spot.offset)
         for beat in self._run.beats:
             spot = beat.spot
@@ -150,13 +164,13 @@ class Survival:
     def _is_usual(self, event: RunEvent) -> bool:
         one = self._compared.get(event.id)
         often = len(event.nodes) * 2 > self._nodes and event.count > len(event.nodes)
-        return often and (one is None or one.fresh < 0.5) and not is_consequence(event.text) and not is_body(event.text)
+        return often and (one is None or one.fresh < 0.5) and not is_consequence(event.text) and not is_part(event)
 
     def _by_speaker(self) -> Mapping[_Speaker, list[tuple[int, float]]]:
         """By speaker the places of lines that report no failure, each with when its words were first used by anybody."""
         found: dict[_Speaker, list[tuple[int, float]]] = defaultdict(list)
         for event in self._run.events.values():
-            if self._is_new(event) or is_consequence(event.text) or is_raised(event.text) or is_body(event.text):
+            if self._is_new(event) or is_consequence(event.text) or is_raised(event.text) or is_part(event):
                 continue  # what is new may belong to the end
             spots = [spot for seen in event.nodes.values() for spot in seen.spots]
             first = min((time for spot in spots if (time := self._times.time(spot)) is not None), default=math.inf)

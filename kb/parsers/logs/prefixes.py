@@ -49,7 +49,8 @@ _NO_HOST = (
 )
 # a progress bar that another process's message follows without a line break, drawn by tqdm or one of its kind
 _BAR = lazy_compile(
-    rb"[^\n]{0,400}?(?:it/s|s/it)(?:[^\]\n]{0,300}\] ?(?=\[(?:rank|default|\d{4}-)|\([\w ]{1,60}pid=|Traceback \()|(?=\[rank\d))"
+    rb"[^\n]{0,400}?(?:it/s|s/it)(?:[^\]\n]{0,300}\](?: ?(?=\[(?:rank|default|\d{4}-)|\([\w ]{1,60}pid=|Traceback \()"
+    rb"|(?:\x1b\[[0-9;]{0,8}[A-Za-z])?(?=[\w(<{]|\[\w))|(?=\[rank\d))"
 )
 # what must follow a form that ordinary text has, too
 _THEN_RANK = rb"(?=\[(?:rank|default)[ =:_]?\d|\[\d{1,3}\]:)"

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kb.anomalies.core.severity_words import by_signal, harm, harm_of_words, is_body, is_consequence, is_raised
+from kb.anomalies.core.severity_words import (
+    by_signal,
+    harm,
+    harm_of_words,
+    is_asked,
+    is_body,
+    is_consequence,
+    is_ordered,
+    is_raised,
+    skeleton,
+)
 
 
 @pytest.mark.parametrize(
@@ -110,3 +120,61 @@ def test_a_figure_that_is_called_an_error_is_no_trouble(line: str, *, trouble: b
 def test_the_head_of_a_table_reports_nothing(line: str, words: str) -> None:
     """Its words are the names of columns."""
     assert harm_of_words(line) == words
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("6:     @     0x55aa10c0de42  millpond::Turn()", True),
+        ("[1,6]<stderr>:[mill-03:811] [ 4] /usr/lib/libwheel.so(+0x1f0)[0x7f00c0de1234]", True),
+        ("*** Check failure stack trace: ***", True),
+        ("Thread 0x00007f33aa (most recent call first):", True),
+        ("Extension modules: wheel._axle, wheel._gear (total: 2)", True),
+        ("usage: mill.py [-h] [--wheels WHEELS]", True),
+        ("[--stones STONES] [--sluice SLUICE]", True),
+        ("[6]: Traceback (most recent call last): (RANK 6)", True),
+        ("mill.py: error: unrecognized arguments: --wheel", False),
+        ("mail to miller @ mill: sluice is shut", False),
+        ("[6] sluice is shut", False),
+    ],
+)
+def test_dumps_and_usage_are_parts_of_a_block(line: str, *, part: bool) -> None:
+    """What they belong to says what happened."""
+    assert is_body(line) is part
+
+
+@pytest.mark.parametrize(
+    ("line", "ordered"),
+    [
+        ("slurmstepd-mill: error: *** STEP 7.0 ON mill CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE ***", True),
+        ("slurmstepd: error: Detected 2 oom_kill events in StepId=7.0.", True),
+        ("slurmstepd: error: Exceeded step memory limit at some point.", True),
+        ('{"unit": "mill", "oom_kill": 1}', True),
+        ('{"unit": "mill", "oom_kill": 0}', False),
+        ("slurmstepd: error: *** STEP 7.0 ON mill CANCELLED AT 2026-03-01T10:00:00 DUE TO TASK FAILURE ***", False),
+        ("slurmstepd: error: *** STEP 7.0 ON mill CANCELLED AT 2026-03-01T10:00:00 ***", False),
+    ],
+)
+def test_why_a_scheduler_ended_the_job_is_a_cause(line: str, *, ordered: bool) -> None:
+    """That it ended it is a consequence."""
+    assert is_ordered(line) is ordered
+    assert not (ordered and is_consequence(line))
+
+
+def test_somebody_ended_the_job_where_no_reason_is_given() -> None:
+    """By the scheduler's command, or at the keyboard."""
+    assert is_asked("slurmstepd: error: *** STEP 7.0 ON mill CANCELLED AT 2026-03-01T10:00:00 ***")
+    assert is_asked("[rank3]: KeyboardInterrupt")
+    assert not is_asked("member 3 cancelled its order")
+
+
+def test_an_uncaught_exception_of_the_programs_own_library_is_no_consequence() -> None:
+    """Those of communication libraries are: a peer was lost."""
+    assert not is_consequence("terminate called after throwing an instance of 'millpond::dry_sluice'")
+    assert is_consequence("terminate called after throwing an instance of 'c10::DistBackendError'")
+
+
+def test_words_of_any_script_are_words() -> None:
+    """Else all lines in such a language would be alike."""
+    assert skeleton("шлюз <*> закрыт") == ("шлюз", "закрыт")
+    assert skeleton("水門<*>が閉じた") != skeleton("水車<*>が止まった")

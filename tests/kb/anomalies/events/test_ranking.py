@@ -51,3 +51,31 @@ def test_what_a_component_printed_before_on_the_same_rank_leads_up_to_it() -> No
     assert choose_events((told, replace(sign, fresh=0.0), other)) == (told,)
     assert choose_events((told, sign, heard("shardcache: swept", 5.0, 0.1, "rank 1"))) == (told,)
     assert choose_events((told, heard("shardcache: closed", 9.5, 0.1))) == (told,)
+
+
+def test_a_signal_that_a_launcher_reports_is_told_only_where_nothing_explains_it() -> None:
+    """A last word that is sure enough explains it, a guess does not."""
+    launcher = replace(an_event("failed (exitcode: <*>) local_rank: <*>", 9.0, 0.9), consequence=True)
+    launcher = replace(launcher, spot=replace(launcher.spot, text="exitcode  : -9 (pid: 71)  (SIGKILL)"))
+    word = an_event("sluice <*> is shut, leaving", 8.0, 0.5)
+    assert choose_events((launcher, word)) == (word,)
+    guess = replace(word, score=0.4)
+    assert choose_events((launcher, guess)) == (launcher, guess)
+
+
+def test_where_only_consequences_are_likely_new_trouble_is_told_if_it_is_likely_at_all() -> None:
+    """What healthy runs print, or what says nothing bad, is not."""
+    lost = replace(an_event("srun: error: mill: task <*>: Exited", 9.0, 0.8), consequence=True)
+    cause = replace(an_event("cannot open the sluice", 8.0, 0.3), harm=0.6)
+    assert choose_events((lost, cause)) == (cause,)
+    assert choose_events((lost, replace(cause, fresh=0.5))) == (lost,)
+    assert choose_events((lost, replace(cause, harm=0.1))) == (lost,)
+
+
+def test_of_consequences_that_somebody_ended_the_job_is_told_first() -> None:
+    """Then what launchers report, then the loss of peers."""
+    lost = replace(an_event("lost a peer", 9.0, 0.9), consequence=True)
+    report = replace(an_event("member <*> left with status <*>", 9.0, 0.5), consequence=True, launched=True)
+    asked = replace(an_event("KeyboardInterrupt", 9.0, 0.4), consequence=True)
+    assert choose_events((lost, report, asked)) == (asked,)
+    assert choose_events((lost, report)) == (report,)

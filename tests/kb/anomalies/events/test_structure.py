@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
 from kb.anomalies.events.features import MeasuredEvent
-from kb.anomalies.events.structure import BEHIND, CAUGHT, FINAL, ONSET, REPEATED, UNCAUGHT, corrected_scores
+from kb.anomalies.events.structure import BEHIND, CAUGHT, FINAL, ONSET, ORDERED, REPEATED, UNCAUGHT, corrected_scores
 
 RANKS = 8
 
@@ -129,3 +129,11 @@ def test_what_other_ranks_say_after_the_first_exception_counts_little() -> None:
     assert scores(raised, after) == [UNCAUGHT, BEHIND * 0.2]
     assert scores(raised, replace(after, begun=59.0)) == [UNCAUGHT, 0.2]
     assert scores(raised, an_event("part <*> was bad", 5, 61, begun=61.0)) == [UNCAUGHT, 0.2]
+
+
+def test_why_a_scheduler_ended_the_job_is_told_unless_a_good_run_has_it() -> None:
+    """Whatever its estimate."""
+    line = "slurmstepd: error: *** JOB 7 ON mill CANCELLED AT 2026-03-01T10:00:00 DUE TO TIME LIMIT ***"
+    event = an_event(line, 3, 70)
+    assert scores(event) == [ORDERED]
+    assert scores(replace(event, fresh=0.2)) == [0.2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
 from kb.anomalies.events.survival import Survival
+from kb.anomalies.runs.baseline_diff import EventComparison
 from kb.anomalies.time.run_end import LineTimes, RunEnding
 
 RAISED = "OSError: lamp <*> is not on the bus [in read (lamps.py)]"
@@ -60,3 +61,22 @@ def test_what_one_rank_survived_may_end_another() -> None:
         run = RunProfile(events, voices=voices)
         look = Survival(run, {}, RunEnding(None, 0.0, 9.0, 1.0, crashed=True, well=False), LineTimes(run, {}), 2)
         assert look.most_went_on(raised) == caught
+
+
+def test_a_last_line_that_no_good_run_has_may_belong_to_the_end() -> None:
+    """It proves nothing about an exception before it; a usual one does."""
+
+    def goes_on(fresh: float) -> bool:
+        raised = LineRef("1.log", 50, RAISED, None, 5.0, "rank 1", 1)
+        last = LineRef("1.log", 90, "hint: show more with LAMPS=all", None, 5.0, "rank 1", 1)
+        events = {
+            spot.text: RunEvent(spot.text, spot.text, None, {"rank 1": NodeEvent(1, (spot,))})
+            for spot in (raised, last)
+        }
+        run = RunProfile(events, voices=(RunSource("1.log", "rank 1", 1, 9, last),))
+        compared = {last.text: EventComparison(last.text, fresh, 0, "")}
+        ending = RunEnding(None, 0.0, 9.0, 1.0, crashed=True, well=False)
+        return Survival(run, compared, ending, LineTimes(run, {}), 2).went_on(raised, 5.0)
+
+    assert goes_on(0.0)
+    assert not goes_on(1.0)

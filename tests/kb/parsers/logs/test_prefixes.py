@@ -163,6 +163,8 @@ CASES = [
     (b"E0000 00:00:1802194808.000000   4411 agent.cc:707] oops", b"oops", {"time": 1802194808.0}),
     # a progress bar without a line break after it
     (b"Epoch 1:  30%|###  | 3/10 [00:01<00:02, 1.2it/s, loss=2][rank6]: oops", b"oops", {"rank": 6}),
+    (b" 30%|###  | 3/10 [00:01<00:02, 1.2it/s]sluice: shut", b"sluice: shut", {}),  # of another program
+    (b" 30%|###  | 3/10 [00:01<00:02, 1.2s/it, loss=2]\x1b[A[mill] dry", b"[mill] dry", {}),
     (
         b"[2027-02-09 17:40:08 swin] (main.py 9): oops",
         b"[2027-02-09 17:40:08 swin] (main.py 9): oops",
