@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
 from kb.anomalies.core.run import LineRef, RunProfile, StepLine
-from kb.anomalies.core.severity_words import by_signal, is_raised, stage_named
+from kb.anomalies.core.severity_words import by_signal, is_body, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
 from kb.anomalies.events.model import EventModel
@@ -22,6 +22,7 @@ from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.evidence import NAMED_ONCE
 from kb.anomalies.nodes.grounds import is_of_a_line
+from kb.anomalies.nodes.members import reports_end
 from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_end
 from kb.anomalies.nodes.speakers import speaker
 from kb.anomalies.nodes.suspects import suspects
@@ -199,7 +200,8 @@ def _odd_ranks(
     seen: RunView, good: Baseline | None, events: Sequence[RankedEvent]
 ) -> tuple[tuple[OddNode, ...], tuple[OddNode, ...], tuple[OddNode, ...]]:
     """Nodes that lack something, ranks with a number that moved or a value that differs, and the last of these alone."""
-    still, drifted = _as_one(_still(seen, events), drifting(seen.run))
+    moved = tuple(odd for odd in drifting(seen.run) if odd.spot is None or not reports_end(odd.spot.text))
+    still, drifted = _as_one(_still(seen, events), moved)
     found = dissenting(seen.run, good.apart if good else None)
     if found is None:
         return still, drifted, ()
@@ -267,7 +269,12 @@ def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
         return ()
     found = absences(seen.run, seen.off, seen.ending.interval, seen.ending.at)
     told = {(event.spot.source, event.spot.offset) for event in events}
-    return tuple(odd for odd in found if not (odd.spot and (odd.spot.source, odd.spot.offset) in told))
+    return tuple(odd for odd in found if odd.spot is None or _tells(odd.spot, told))
+
+
+def _tells(spot: LineRef, told: Collection[tuple[str, int]]) -> bool:
+    """Whether the last line of a node says more than what is told already, or than a launcher says of any end."""
+    return (spot.source, spot.offset) not in told and not is_body(spot.text) and not reports_end(spot.text)
 
 
 def _as_one(still: Sequence[OddNode], drifted: Sequence[OddNode]) -> tuple[tuple[OddNode, ...], tuple[OddNode, ...]]:
@@ -301,10 +308,11 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
         at = corrected(events[0].spot, seen.off)
     told = [(event.event.id, event.score) for event in events if not event.consequence or by_signal(event.spot.text)]
     found = suspects(seen.run, seen.fresh, told, TurningPoint(at, seen.ending.interval, seen.ending.crashed), seen.off)
-    if found or not told or len(seen.run.kinds) > 1:
+    files = bool(found) and all(seen.run.kinds.get(node.node) == "log" for node in found)
+    if not told or ((found or len(seen.run.kinds) > 1) and not files):
         return found
     own = [event for event in events if not event.consequence]
-    return _speakers(seen, own or [event for event in events if by_signal(event.spot.text)])
+    return _speakers(seen, own or [event for event in events if by_signal(event.spot.text)]) or found
 
 
 def _first(nodes: Sequence[OddNode], odd: Sequence[OddNode]) -> tuple[OddNode, ...]:

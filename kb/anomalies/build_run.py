@@ -66,6 +66,7 @@ def build_run(
     tables = [with_own_ranks(table, job.world_size if job else None) for table in tables]
     tables = [of_job(table, job.world_size if job else None) for table in tables]
     tables = by_number(tables, job.world_size if job else None)
+    tables = by_number_in_name(tables, job.world_size if job else None)
     nodes = _compared_nodes(job, tables, uncompared)
     tables = [table for table in tables if table.ref.uri not in uncompared.uris]
     summaries = [item for item in summaries if item.ref.uri not in uncompared.uris]
@@ -140,6 +141,29 @@ def by_number(tables: Sequence[TemplateTable], world_size: int | None = None) ->
     return [
         replace(table, ref=replace(table.ref, resource=replace(table.ref.resource, node=None, rank=named[node])))
         if (node := table.ref.resource.node or "") in named
+        else table
+        for table in tables
+    ]
+
+
+def by_number_in_name(tables: Sequence[TemplateTable], world_size: int | None = None) -> Sequence[TemplateTable]:
+    """The tables, with the numbers in the names of files such as `w3.err` as ranks, if their lines name these ranks and no others."""
+    stems: dict[tuple[str, ...], dict[str, TemplateTable]] = defaultdict(dict)
+    for table in tables:
+        if _is_mixed(table) and table.ref.resource.node is None:
+            stem = table.ref.uri.rpartition("/")[2]
+            stems[tuple(_DIGITS.split(stem)[::2])][stem] = table
+    found: dict[str, int] = {}
+    for files in stems.values():
+        numbers = _numbered(files)
+        alike = len(numbers) >= FEWEST_RANKS and sorted(numbers.values()) == list(range(len(numbers)))
+        own = all(table.endings.keys() <= {numbers.get(name)} for name, table in files.items())
+        told = world_size == len(numbers) or any(table.endings for table in files.values())
+        if alike and own and told:
+            found |= {table.ref.uri: numbers[name] for name, table in files.items()}
+    return [
+        replace(table, ref=replace(table.ref, resource=replace(table.ref.resource, rank=found[table.ref.uri])))
+        if table.ref.uri in found
         else table
         for table in tables
     ]

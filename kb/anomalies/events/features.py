@@ -30,6 +30,7 @@ from kb.anomalies.core.severity_words import (
     skeleton,
 )
 from kb.anomalies.events.survival import STEPS_BEHIND, Survival
+from kb.anomalies.events.tracebacks_below import TracebacksBelow
 from kb.anomalies.runs.baseline_diff import IGNORED, NEW, EventComparison
 from kb.anomalies.time.run_end import JUST_BEFORE, LineTimes, RunEnding, nearness
 
@@ -96,6 +97,7 @@ class EventMeasurer:
         self._first_raised = self._first_of_raised()
         self._exceptions = self._places(is_raised)
         self._ignored = self._places(is_ignored)
+        self._below = TracebacksBelow(run)
         self._reporters = Counter(beat.spot.source for beat in run.beats)
         self._turned_in = self._last_step_in()
         self._prepared = self._last_of_start() if ending.at is None and not ending.well else None
@@ -123,7 +125,8 @@ class EventMeasurer:
             steps = sum((spot.source, spot.offset) in self._steps for spot in spots)  # a bar may precede any line
             if is_part(event) or (steps * 2 > len(spots) and not is_behind_bars(event, spots)):
                 continue  # the words of a step line name what it measures; `temporal` reads its numbers
-            found.append(self._measure(event))
+            if not self._below.explain(event, spots):
+                found.append(self._measure(event))
         return found
 
     # What all events are seen against

@@ -113,7 +113,7 @@ def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
     Beside a cause, consequences are left out, but not the launcher's word that a signal ended a process.
     """
     told = [ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD]
-    told = _causes(told) or _likely_cause(weighed) or _surest(told)
+    told = _with_one_block(_causes(told) or _likely_cause(weighed) or _surest(told))
     told = _without_copies(_with_lead_up(_with_first_report(told, weighed), weighed))
     return tuple(told) or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)
 
@@ -136,6 +136,13 @@ def _surest(told: Sequence[RankedEvent]) -> list[RankedEvent]:
     """Of consequences only: that somebody ended the job, else what launchers report, else what ranks say of lost peers."""
     asked = [item for item in told if is_asked(item.spot.text)]
     return asked or [item for item in told if item.launched] or list(told)
+
+
+def _with_one_block(told: Sequence[RankedEvent]) -> list[RankedEvent]:
+    """The events with one line of what a launcher reports of a process that a signal ended: that which names the signal."""
+    several = [item for item in told if item.consequence and by_signal(item.spot.text)]
+    named = [item for item in several if "(SIG" in item.spot.text] or several
+    return [item for item in told if item not in several or item is named[0]]
 
 
 def _with_first_report(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent]) -> list[RankedEvent]:

@@ -18,6 +18,7 @@ from kb.anomalies.runs.baseline_diff import NEW
 
 CAUGHT = 0.3  # share of the estimate that remains for an exception that was caught
 MILD = 0.2  # harm of a line that says nothing bad
+TROUBLE = 0.4  # harm from which on a line says that something failed
 TWICE = 1.0  # powers of two by which an event must exceed the good run to count as more than chance
 ORDERED = 0.75  # least estimate of what says why a scheduler ended the job
 UNCAUGHT = 0.7  # least estimate of the first exception that nobody caught
@@ -125,7 +126,7 @@ def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
         return max(score, UNCAUGHT)
     if item.event.id in facts.onset:
         return max(score, FINAL if item.event.id in facts.finals and item.nodes <= facts.ranks else ONSET)
-    if item.event.id in facts.behind or _is_after(item, facts):
+    if item.event.id in facts.behind or _is_after(item, facts) or _is_steady(item, facts):
         return BEHIND * score
     return _of_ranks(item, score, facts) if len(facts.ranks) >= FEWEST_RANKS and item.nodes <= facts.ranks else score
 
@@ -137,6 +138,13 @@ def _is_after(item: MeasuredEvent, facts: _Facts) -> bool:
     if facts.first is not None and item.begun is not None and item.begun > facts.first:
         return True
     return bool(facts.onset) and item.passed and not item.sudden
+
+
+def _is_steady(item: MeasuredEvent, facts: _Facts) -> bool:
+    """Whether most ranks print it, long before the turn as well, below the level of a warning."""
+    most = len(item.event.nodes.keys() & facts.ranks) * 2 > max(2, len(facts.ranks))
+    calm = item.event.level in ("debug", "info") and item.harm < TROUBLE and not item.raised
+    return most and calm and item.begun is not None and not item.sudden and not item.higher
 
 
 def _of_ranks(item: MeasuredEvent, score: float, facts: _Facts) -> float:

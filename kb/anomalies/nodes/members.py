@@ -20,7 +20,7 @@ from kb.anomalies.runs.baseline_diff import NEW
 FEWEST_MEMBERS = 3  # of a table
 ALL_BUT_FEW = 0.7  # share of the ranks that a table names
 _ENDED = re.compile(
-    r"(?i)\b(?:exit(?:ed|s)?|ended|left|died|terminated|finished|stopped|returned|gone|quit|crashed)\b[^;]{0,80}?"
+    r"(?i)(?<![a-z])(?:exit(?:ed|s)?|ended|left|died|terminated|finished|stopped|returned|gone|quit|crashed)\b[^;]{0,80}?"
     r"\b(?:status|code|rc|signal|with)\b\W{0,3}-?\d+"
 )
 _INTEGER = re.compile(r"(?<![\d.])-?\d{1,5}(?![\d.]*\d)")
@@ -45,6 +45,11 @@ def of_launchers(run: RunProfile, fresh: Mapping[str, float]) -> frozenset[str]:
         event.id for event in own if all(spot.offset > first.get(spot.source, spot.offset) for spot in _spots(event))
     }
     return frozenset(reports | behind)
+
+
+def reports_end(text: str) -> bool:
+    """Whether a line reports that a member ended, with a status or signal."""
+    return _ENDED.search(text) is not None
 
 
 def launchers(run: RunProfile) -> frozenset[str]:

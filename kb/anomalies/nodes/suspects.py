@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kb.anomalies.core.run import JOB, RunProfile
+from kb.anomalies.core.run import RunProfile
 from kb.anomalies.nodes.evidence import NAMED_ONCE, node_evidence
 from kb.anomalies.nodes.grounds import NodeEvidence, is_of_a_line
-from kb.anomalies.nodes.peers import OddNode
+from kb.anomalies.nodes.peers import OddNode, comparable_units
 from kb.anomalies.nodes.turning_point import TurningPoint
 
 WEIGHTS: Mapping[str, float] = {
@@ -56,10 +56,10 @@ def suspects(
     off: Mapping[str, float],
 ) -> tuple[OddNode, ...]:
     """The suspected nodes, the likeliest first; none if the telling events come from all nodes. See `grounds` for the arguments."""
-    heard = len(run.heard - {JOB})
-    if told and heard > 1:
+    alike = comparable_units(run) & run.heard
+    if told and len(alike) > 1:
         name, worth = told[0]
-        if worth > 0.5 and len(run.events[name].nodes) > ALL * heard:
+        if worth > 0.5 and len(run.events[name].nodes.keys() & alike) > ALL * len(alike):
             return ()
     found = node_evidence(run, fresh, told, moment, off)
     worth_of = {node: weighed(item) for node, item in found.items()}

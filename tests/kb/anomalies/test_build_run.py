@@ -151,6 +151,22 @@ def test_numbered_files_of_one_process_each_are_ranks() -> None:
     assert heard("worker-1 worker-2 worker-0", "[rank{rank}]: begins") == {"worker-0", "worker-1", "worker-2"}
 
 
+def test_numbers_in_the_names_of_files_are_ranks_if_lines_say_so() -> None:
+    """Of files that follow each other from 0; another log has no number."""
+
+    def heard(*said: str, name: str = "p{}.err", first: int = 0, world_size: int | None = None) -> frozenset[str]:
+        logs = [a_shared_log(line, name=name.format(first + place)) for place, line in enumerate(said)]
+        return build_run([*logs, a_shared_log("oven is lit", name="oven.log")], (), Job(world_size=world_size)).ranks
+
+    raised = ("glaze mixed", "[rank1]: ValueError: too hot", "glaze mixed")
+    assert heard(*raised) == {"rank 0", "rank 1", "rank 2"}
+    assert heard(*["glaze mixed"] * 3, world_size=3) == {"rank 0", "rank 1", "rank 2"}
+    assert not heard(*["glaze mixed"] * 3)
+    assert not heard(*raised, first=1)
+    assert not heard("glaze mixed", "glaze mixed", "[rank1]: ValueError: too hot")
+    assert not heard(*raised[:2])
+
+
 def test_files_of_one_rank_each_are_ranks_though_their_lines_name_a_host() -> None:
     """Else what one rank prints would be said of all on its host."""
     stamp = "2027-02-09T10:00:00.000000+00:00"

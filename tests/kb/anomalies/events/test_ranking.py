@@ -79,3 +79,15 @@ def test_of_consequences_that_somebody_ended_the_job_is_told_first() -> None:
     asked = replace(an_event("KeyboardInterrupt", 9.0, 0.4), consequence=True)
     assert choose_events((lost, report, asked)) == (asked,)
     assert choose_events((lost, report)) == (report,)
+
+
+def test_of_a_launchers_lines_on_a_signal_the_one_that_names_it_is_told() -> None:
+    """They are one report."""
+
+    def line(text: str, at: float, score: float) -> RankedEvent:
+        return replace(an_event(text, at, score), consequence=True)
+
+    code = line("failed (exitcode: -9) local_rank: 2", 8.0, 0.9)
+    named = line("exitcode  : -9 (pid: 71)  (SIGKILL)", 9.0, 0.6)
+    assert choose_events((code, named)) == (named,)
+    assert choose_events((code,)) == (code,)

@@ -137,3 +137,13 @@ def test_why_a_scheduler_ended_the_job_is_told_unless_a_good_run_has_it() -> Non
     event = an_event(line, 3, 70)
     assert scores(event) == [ORDERED]
     assert scores(replace(event, fresh=0.2)) == [0.2]
+
+
+def test_what_most_ranks_print_from_long_before_the_turn_counts_little() -> None:
+    """Unless it begins with it, or is a warning."""
+    event = on_ranks(an_event("glaze <*> mixed", 0, 50, begun=1.0), *range(6))
+    calm = replace(event, event=replace(event.event, level="info"))
+    assert scores(calm) == [BEHIND * 0.2]
+    assert scores(replace(calm, sudden=True)) == [0.2]
+    assert scores(replace(event, event=replace(event.event, level="warning"))) == [0.2]
+    assert scores(on_ranks(calm, 0, 1)) == [0.2]

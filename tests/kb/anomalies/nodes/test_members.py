@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
-from kb.anomalies.nodes.members import odd_status, of_launchers
+from kb.anomalies.nodes.members import odd_status, of_launchers, reports_end
 from kb.anomalies.nodes.mentions import NodeNames
 
 LOG = "launcher.log"
@@ -70,3 +70,10 @@ def test_a_supervisor_names_the_member_that_ended(line: str) -> None:
     )
     named = NodeNames(run).of(LineRef("launcher.log", 0, line, None, 2.0, "launcher.log", None), ranks=True)
     assert named == {"rank 2"}
+
+
+def test_what_a_launcher_writes_of_a_members_end_is_known() -> None:
+    """Also as an event's name."""
+    assert reports_end('{"src": "keeper", "ev": "child_exit", "rank": 5, "code": 17}')
+    assert reports_end("member 5 left with status 17")
+    assert not reports_end("kiln 5 is shut, leaving")

@@ -1,0 +1,65 @@
+"""Finds the lines that a traceback directly below them explains: exceptions that have it in their message, and lines that introduce it.
+
+Libraries report so what another process, or a worker of a data loader, raised; the other exception says what happened. Python's own
+chains are not meant: there each exception is printed by itself, and each may be the one that tells. What a rank logs directly above its
+own traceback, and what a launcher does, introduces it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+
+from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
+from kb.anomalies.core.severity_words import is_consequence, is_raised
+
+BELOW = 40  # bytes of prefixes between a line and the head of the traceback below it
+LONGEST = 20_000  # bytes of a traceback
+_HEAD = re.compile(r"Traceback \(most recent call last\)")
+_OF_ANOTHER = re.compile(
+    r"\w+ Traceback \(most recent call last\)|Traceback \(most recent call last\): *\(\S"
+)  # more than Python's own
+_Speaker = tuple[str, int | None]  # source and rank
+
+
+class TracebacksBelow:
+    """The tracebacks of one run, by what is directly above them."""
+
+    def __init__(self, run: RunProfile) -> None:
+        self._raised: dict[_Speaker, list[tuple[int, bool]]] = defaultdict(list)  # with whether it is a consequence
+        self._heads: dict[_Speaker, list[tuple[int, bool]]] = defaultdict(list)  # with whether it is another's
+        for event in run.events.values():
+            raised, follows = is_raised(event.text), is_consequence(event.text)
+            for seen in event.nodes.values():
+                for spot in seen.spots:
+                    if raised:
+                        self._raised[spot.source, spot.rank].append((spot.offset, follows))
+                    elif _HEAD.search(spot.text):
+                        another = _OF_ANOTHER.search(spot.text) is not None
+                        self._heads[spot.source, spot.rank].append((spot.offset, another))
+        for several in (*self._raised.values(), *self._heads.values()):
+            several.sort()
+
+    def explain(self, event: RunEvent, spots: Sequence[LineRef]) -> bool:
+        """Whether the exception of a traceback below explains an event, each time it came."""
+        if not self._heads:
+            return False
+        raised, follows = is_raised(event.text), is_consequence(event.text)
+        return all(self._explains(spot, raised=raised, follows=follows) for spot in spots)
+
+    def _explains(self, spot: LineRef, *, raised: bool, follows: bool) -> bool:
+        who = spot.source, spot.rank
+        head, inner = _next(self._heads.get(who, ()), spot.offset), _next(self._raised.get(who, ()), spot.offset)
+        end = spot.offset + len(spot.text.encode("utf-8", "replace"))
+        if head is None or inner is None or head[0] > end + BELOW or not head[0] < inner[0] < head[0] + LONGEST:
+            return False
+        if raised:
+            return head[1]
+        return follows or (spot.rank is not None and not inner[1])
+
+
+def _next(places: Sequence[tuple[int, bool]], offset: int) -> tuple[int, bool] | None:
+    at = bisect_right(places, (offset, True))
+    return places[at] if at < len(places) else None

@@ -1,0 +1,45 @@
+"""Lines that the traceback below them explains (kb.anomalies.events.tracebacks_below)."""
+
+from __future__ import annotations
+
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile
+from kb.anomalies.events.tracebacks_below import TracebacksBelow
+
+PLAIN = "[rank4]: Traceback (most recent call last):"
+WORKERS = "[rank4]: Original Traceback (most recent call last):"
+OWN = "kiln.Overheated: kiln <*> [in fire (kiln.py)]"
+LOST = "RuntimeError: Connection closed by peer [in all_reduce (ring.py)]"
+
+
+def explained(above: str, head: str, below: str, *, rank: int | None = 4, gap: int = 1) -> bool:
+    """Whether the first of three lines, one below the other but for a gap, is explained by the last."""
+    events, at = {}, 100
+    for text in (above, head, below):
+        spot = LineRef("4.log", at, text, None, None, "rank 4", rank)
+        events[text] = RunEvent(text, text, None, {"rank 4": NodeEvent(1, (spot,))})
+        at += len(text) + gap
+    first = events[above]
+    return TracebacksBelow(RunProfile(events)).explain(first, first.nodes["rank 4"].spots)
+
+
+def test_an_exception_that_has_anothers_traceback_in_its_message_is_explained_by_it() -> None:
+    """A traceback that merely follows is another matter."""
+    wraps = "RuntimeError: Caught Overheated in worker process 0."
+    assert explained(wraps, WORKERS, OWN)
+    assert explained(wraps, "Traceback (most recent call last): (RANK 2)", OWN)
+    assert not explained(wraps, PLAIN, OWN)
+    assert not explained(wraps, WORKERS, OWN, gap=90)
+
+
+def test_what_a_rank_logs_directly_above_its_own_traceback_introduces_it() -> None:
+    """Not if it then only lost a peer, and not if who wrote which is unknown."""
+    assert explained("firing <*> failed", PLAIN, OWN)
+    assert not explained("firing <*> failed", PLAIN, LOST)
+    assert not explained("firing <*> failed", PLAIN, OWN, rank=None)
+    assert not explained("firing <*> failed", PLAIN, OWN, gap=90)
+    assert not explained("firing <*> failed", PLAIN, "kiln closed")
+
+
+def test_what_a_launcher_does_directly_above_its_traceback_is_explained_by_it() -> None:
+    """Whoever wrote it."""
+    assert explained("Sending process <*> closing signal SIGTERM", PLAIN, LOST, rank=None)
