@@ -19,9 +19,10 @@ from bot.diagnosis.template_pool import Engine, MinedTables, tables
 from bot.store.healthy_baseline import healthy
 from connectors.base.bundle_layout import BASELINE
 from connectors.bundles.streams import discover
-from kb.anomalies.analyse import RunFindings, find_anomalies, shown
+from kb.anomalies.analyse import RunFindings, find_anomalies
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
+from kb.anomalies.indicators import shown
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
 from kb.anomalies.time.failed_step import as_logged
 from kb.anomalies.time.stage import INTERLUDES

@@ -7,7 +7,6 @@ runs, gives each its weight.
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,16 +30,15 @@ from kb.anomalies.core.severity_words import (
 )
 from kb.anomalies.events.survival import STEPS_BEHIND, Survival
 from kb.anomalies.events.tracebacks_below import TracebacksBelow
+from kb.anomalies.events.values import is_higher, value_beyond
 from kb.anomalies.runs.baseline_diff import IGNORED, NEW, EventComparison
 from kb.anomalies.time.run_end import JUST_BEFORE, LineTimes, RunEnding, nearness
 
 OFTEN = 4  # times its peers' count from which on a node prints an event more than they do
-MOST_SLOTS = 8
 CAUGHT = 0.5  # how much the harm of an exception counts that was caught
 KNOWN = 0.25  # `fresh` up to which healthy runs raise an exception, too, and live on
 SHORTLY = 1.0  # seconds before the last step in which what ended it may begin
 CHAIN = 6000  # bytes between the exceptions of one chain
-_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +207,11 @@ class EventMeasurer:
             "like": against.like,
             "displaced": float(event.id in self._displaced),
             "known": self._of_rules(where),
-            "value": _value(event, where),
+            "value": value_beyond(event, where),
         }
         return MeasuredEvent(
             event, spot, when, near, against.fresh, told, consequence, raised, against.why, features, frozenset(where),
-            caught, self._ends_near(where), _is_higher(event, where), self._survival.all_went_on(where),
+            caught, self._ends_near(where), is_higher(event, where), self._survival.all_went_on(where),
             *self._begins(event),
         )  # fmt: skip
 
@@ -364,25 +362,6 @@ def _of_words(event: RunEvent, text: str) -> dict[str, float]:
     }
 
 
-def _value(event: RunEvent, where: Mapping[str, NodeEvent]) -> float:
-    """How far the largest number in its lines there exceeds those of the other nodes, as a power of two."""
-    others = [spot.text for node, seen in event.nodes.items() if node not in where for spot in seen.spots]
-    if not others:
-        return 0.0
-    mine = _extremes([spot.text for seen in where.values() for spot in seen.spots], max)
-    theirs = _extremes(others, max)
-    ratios = [math.log2((a + 1) / (b + 1)) for a, b in zip(mine, theirs, strict=False)]
-    return min(6.0, max(0.0, max(ratios, default=0.0)))
-
-
-def _is_higher(event: RunEvent, where: Mapping[str, NodeEvent]) -> bool:
-    """Whether a number there exceeds the other nodes' highest by more than their highest exceeds their lowest."""
-    others = [spot.text for node, seen in event.nodes.items() if node not in where for spot in seen.spots]
-    mine = _extremes([spot.text for seen in where.values() for spot in seen.spots], max)
-    columns = zip(mine, _extremes(others, max), _extremes(others, min), strict=False)
-    return any(math.log2((a + 1) / (b + 1)) > math.log2((b + 1) / (c + 1)) for a, b, c in columns)
-
-
 def _just_before(places: Sequence[int], offset: int, room: int) -> bool:
     at = bisect_left(places, offset)
     return at > 0 and offset - places[at - 1] <= room
@@ -391,18 +370,6 @@ def _just_before(places: Sequence[int], offset: int, room: int) -> bool:
 def _just_behind(places: Sequence[int], offset: int, room: int) -> bool:
     at = bisect_right(places, offset)
     return at < len(places) and places[at] - offset <= room
-
-
-def _extremes(texts: Sequence[str], best: Callable[[float, float], float]) -> list[float]:
-    """The highest, or lowest, number at each place of lines."""
-    columns: list[float] = []
-    for text in texts:
-        for i, value in enumerate(_NUMBER.findall(text)[:MOST_SLOTS]):
-            number = float(value)
-            if i == len(columns):
-                columns.append(number)
-            columns[i] = best(columns[i], number)
-    return columns
 
 
 def _writer(event: RunEvent) -> str:

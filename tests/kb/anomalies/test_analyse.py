@@ -6,11 +6,12 @@ from dataclasses import replace
 from functools import partial
 
 from bot.diagnosis.event_model import event_model
-from kb.anomalies.analyse import RunFindings, measure_run, shown
+from kb.anomalies.analyse import RunFindings, measure_run
 from kb.anomalies.analyse import find_anomalies as look_with
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.clock_skew import align_clocks, skews
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
+from kb.anomalies.indicators import shown
 from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, changed, compare, is_foreign, out_of_order, pooled
 from kb.anomalies.time.change_step import changes, course_of

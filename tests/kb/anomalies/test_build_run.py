@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kb.anomalies.analyse import RunFindings, shown
+from kb.anomalies.analyse import RunFindings
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
+from kb.anomalies.indicators import shown
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.runs.baseline_diff import Baseline, DifferingSetting, changed, differing_settings

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.diagnosis.event_model import event_model
-from kb.anomalies.analyse import find_anomalies, shown
+from kb.anomalies.analyse import find_anomalies
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
+from kb.anomalies.indicators import shown
 from kb.anomalies.nodes.mentions import NodeNames
 from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.nodes.suspects import suspects
