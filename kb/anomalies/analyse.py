@@ -265,7 +265,8 @@ def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
 
 def _tells(spot: LineRef, told: Collection[tuple[str, int]]) -> bool:
     """Whether the last line of a node says more than what is told already, or than a launcher says of any end."""
-    return (spot.source, spot.offset) not in told and not is_body(spot.text) and not reports_end(spot.text)
+    part = bool(spot.text) and is_body(spot.text)
+    return (spot.source, spot.offset) not in told and not part and not reports_end(spot.text)
 
 
 def _as_one(still: Sequence[OddNode], drifted: Sequence[OddNode]) -> tuple[tuple[OddNode, ...], tuple[OddNode, ...]]:

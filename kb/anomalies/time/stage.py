@@ -96,7 +96,9 @@ def stage_at(
     marks = list(_marks(run, off))
     timed = [(t, STAGES.index(stage)) for t, stage, _ in marks if t is not None and (when is None or t <= when + ROOM)]
     if timed:
-        return STAGES[max(timed)[1]]
+        last = STAGES[max(timed)[1]]
+        iterates = any(STAGES[stage] == "iterating" for _, stage in timed)
+        return stage_named(text, INTERLUDES) or "iterating" if iterates and last in INTERLUDES else last
     beside = [
         (at.offset, stage)
         for _, stage, at in marks

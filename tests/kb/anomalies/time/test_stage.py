@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, StepLine
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, StageBeginning, StepLine
 from kb.anomalies.time.change_step import course_of
 from kb.anomalies.time.stage import stage_at, stage_of
 
@@ -161,3 +161,15 @@ def test_a_value_for_which_the_run_pauses_is_an_evaluation_in_any_words() -> Non
     assert stage(paused("yardstick 3.25", after=10.0), 415.0) == "iterating"
     assert stage(paused("yardstick fine"), 475.0) == "iterating"
     assert stage(paused("yardstick 3.25", "snapped a/b.pt"), 475.0) == "saving"
+
+
+def test_without_step_lines_an_interlude_that_was_begun_does_not_last() -> None:
+    """A mark of steps says that it iterates; an exception may still say that it came of a save."""
+    marks = tuple(
+        StageBeginning(LineRef("n0.log", 10 * place, "", None, 5.0, "n0"), name)
+        for place, name in enumerate(("init", "iterating", "saving"))
+    )
+    run = replace(run_with(steps=0), turns=marks)
+    assert stage(run, 9.0) == "iterating"
+    assert stage(run, 9.0, "OSError: no room [in save_checkpoint (kiln.py)]") == "saving"
+    assert stage(replace(run, turns=(marks[0], marks[2])), 9.0) == "saving"
