@@ -7,11 +7,11 @@ import math
 import pytest
 
 from kb.facts.steps.unread_forms import with_unread
-from kb.model import ProgressPoint, StreamRef
+from kb.model import ProgressPoint, SourceKind, StreamRef
 from kb.scanning.summary import TEXT, StreamSummary
 
 
-def read(lines: list[str], *, kind: str = "job", points: tuple[ProgressPoint, ...] = ()) -> list[ProgressPoint]:
+def read(lines: list[str], *, kind: SourceKind = "job", points: tuple[ProgressPoint, ...] = ()) -> list[ProgressPoint]:
     """The points of a log, as far as its ends are kept."""
     text = "\n".join([*lines, ""])
     raw = text.encode()
