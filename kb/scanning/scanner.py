@@ -27,6 +27,7 @@ from kb.scanning.line_access import (
 )
 from kb.scanning.matcher import Matcher
 from kb.scanning.plan import ScanPlan
+from kb.scanning.quoted_lines import without_quote_marks
 from kb.scanning.structure_collector import StructureCollector
 from kb.scanning.summary import SHARED_TAIL, StageMark, StreamSummary, bounded_marks
 
@@ -109,7 +110,7 @@ class Scanner:
         if self._stop is not None:
             limit = min(limit, self._stop)
         if limit > self._next or final:
-            self._block(data, limit)
+            self._block(without_quote_marks(data), limit)
             self._next = max(self._next, limit)
         keep = max(0, min(self._next, self._base + len(data)) - BEFORE - self._base)
         self._chunks = [data[keep:]]
