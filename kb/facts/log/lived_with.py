@@ -46,10 +46,15 @@ class LogExceptions:
 
 
 def spans_lived_with(
-    log: LogExceptions, in_traceback: Callable[[int], bool], *, succeeded: bool = False
+    log: LogExceptions,
+    in_traceback: Callable[[int], bool],
+    in_frames: Callable[[int], bool],
+    *,
+    succeeded: bool = False,
 ) -> list[tuple[int, int]]:
     """Return the spans of bytes, from start to before end, of the exceptions with which the program lived.
 
+    `in_frames`: whether a line is above or at an exception; what is below may be of its message, or a usual line that looks like it.
     `succeeded`: whether the scheduler says that the job did.
     """
     found = [item for item in log.exceptions if item.fields.get("lived_with")]
@@ -59,7 +64,7 @@ def spans_lived_with(
     found += _threads_after_main(log)
     found += _handled_by_workers(log)
     found += [item for item in log.exceptions if item.fields.get("logged") and log.steps_after(item.offset)]
-    found += caught_and_logged(log.summary, log.exceptions, in_traceback, log.steps_after, succeeded=succeeded)
+    found += caught_and_logged(log.summary, log.exceptions, in_frames, log.steps_after, succeeded=succeeded)
     found += before_a_common_end(log.summary, log.exceptions)
     found += caught_as_before(log.summary, log.exceptions, found, in_traceback)
     found += skipped_again(log.exceptions, found, log.summary.tail, log.summary.tail_offset)

@@ -22,6 +22,10 @@ from kb.scanning.summary import StreamSummary, kept_lines
 ALIKE = 2  # excused exceptions of one place that show that its handler lives with them
 SPOKEN = 3  # usual lines that show that a process went on
 SPOKEN_UNKNOWN = 12  # likewise, where lines do not say which process wrote them
+OFTEN, MOST_OFTEN = (
+    3,
+    0.5,
+)  # lines of one form before, at least, and their share of those of the form that is printed most often
 SPOKEN_BY_MAIN = 8  # likewise, where a traceback begins in a main function, as it may also if nobody caught it
 RECORD = 400  # bytes above a traceback within which the record that it belongs to ends
 _FEWEST_WORDS = 2
@@ -39,28 +43,28 @@ _Line = tuple[int, Resource, _Words]  # offset, writer, words; none of a line th
 def caught_and_logged(
     summary: StreamSummary,
     exceptions: Sequence[Structure],
-    in_traceback: Callable[[int], bool],
+    in_frames: Callable[[int], bool],
     steps_after: Callable[[int], int],
     *,
     succeeded: bool = False,
 ) -> list[Structure]:
     """Return the exceptions after which their process continued with its usual lines.
 
-    A single usual line is enough if the run made another step, if its scheduler says that it `succeeded`, or if the process
-    later raised an exception of its own.
+    A single usual line is enough if the run made another step, if its scheduler says that it `succeeded`, if the process
+    later raised an exception of its own, or if it is the line that the process printed most often.
     """
     found = [item for item in exceptions if _may_be_caught(item) and not _ended_by(item, exceptions)]
     if not found:
         return []
-    # lines that are not of a traceback
-    kept = [(at, line) for at, line in kept_lines(summary) if line.strip() and not in_traceback(at)]
-    first = min(item.end for item in found)
-    later = [_usual(summary, at, line) for at, line in kept if at >= first]
+    # lines that are not of a traceback; those of a message are no usual ones, unless usual lines look like a message
+    kept = [(at, line) for at, line in kept_lines(summary) if line.strip() and not in_frames(at)]
+    first = min(item.offset for item in found)
+    later = [_usual(summary, at, line) for at, line in kept if at > first]
     usual = {words for _, _, words in later if words}
     if not usual:
         return []
     # of the lines before, only those count whose words are those of a later one
-    before = (_usual(summary, at, line, usual) for at, line in kept if at < first)
+    before = (_usual(summary, at, line, usual) for at, line in kept if at <= first)
     lines = [*before, *later]
     ends = [item for item in exceptions if item not in found and not int(item.fields.get("chain") or 0)]
     return [item for item in found if _went_on(item, lines, ends, succeeded or bool(steps_after(item.offset)), summary)]
@@ -155,7 +159,7 @@ def _went_on(
         writer = next((who for at, who, _ in reversed(lines) if start - RECORD <= at < start), writer)
     known = _is_known(writer)
     own = [line for line in lines if line[2] and (_is_same(line[1], writer) if known else not _is_known(line[1]))]
-    before, after = {words for at, _, words in own if at < start}, [line for line in own if line[0] >= item.end]
+    before, after = {words for at, _, words in own if at < start}, [line for line in own if line[0] > item.offset]
     usual = sum(words in before for _, _, words in after)
     if _MAIN.match(str(item.fields.get("frames"))):
         shared = {words for _, who, words in lines if words and not _is_same(who, writer)}
@@ -165,10 +169,11 @@ def _went_on(
         later = [
             end
             for end in ends
-            if end.offset > item.end and (_is_same(end.resource, writer) or end.resource.rank is None)
+            if end.offset > item.offset and (_is_same(end.resource, writer) or end.resource.rank is None)
         ]
         between = bool(after) and any(after[0][0] < end.offset for end in later)
-        return between or usual >= (1 if ran else SPOKEN)
+        shared = {words for _, who, words in lines if words and not _is_same(who, writer)}
+        return between or usual >= (1 if ran else SPOKEN) or _goes_on_counting(own, start, after, before | shared)
     if (
         _all_raised_later(item, ends)
         and after
@@ -180,6 +185,19 @@ def _went_on(
         return usual >= (SPOKEN if ran else SPOKEN_UNKNOWN)
     spoken = Counter(_key(who) for at, who, words in lines if at >= item.end and words)
     return all(spoken[other] >= (1 if ran else SPOKEN) for other in others)
+
+
+def _goes_on_counting(own: Sequence[_Line], start: int, after: Sequence[_Line], usual: Container[_Words]) -> bool:
+    """Whether a process printed a line of its steps or its pulse again: the one that it had printed most often, or a usual one twice.
+
+    A process that ends prints each of its closing lines once.
+    """
+    often, again = (
+        Counter(words for at, _, words in own if at < start),
+        Counter(words for _, _, words in after if words in usual),
+    )
+    most = max(often.values(), default=0)
+    return any(often[words] >= max(OFTEN, most * MOST_OFTEN) for words in again) or max(again.values(), default=0) > 1
 
 
 def _all_raised_later(item: Structure, ends: Sequence[Structure]) -> bool:

@@ -74,7 +74,7 @@ class StreamFacts:
             self._driver_ended,
             self.steps_after,
         )
-        self._excused = spans_lived_with(log, self.in_traceback, succeeded=succeeded)
+        self._excused = spans_lived_with(log, self.in_traceback, self._in_frames, succeeded=succeeded)
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
         )

@@ -4,7 +4,7 @@ English words are in the patterns of kb.parsers.logs.progress.quantities, which 
 those find nothing. Capitals of letters that are not ASCII stand beside them, since bytes are compared without regard to case in ASCII only.
 """
 
-STEP = "schritt|étape|Étape|etape|paso|passo|pas|шаг|Шаг|итерация|Итерация|krok|steg|stap|adım|步数?|迭代|ステップ|反復|스텝|반복"  # noqa: RUF001 - Russian
+STEP = "schritt|étape|Étape|etape|paso|passo|pas|шаг|Шаг|итерация|Итерация|krok|steg|adım|步数?|迭代|ステップ|反復|스텝|반복"  # noqa: RUF001 - Russian
 LOSS = (
     "verlust|perte|pérdida|perdida|perda|perdita|потер[яиь]|Потер[яиь]|функция потерь|strata|förlust|verlies|kayıp|ztráta"  # noqa: RUF001 - Russian
     "|损失|損失|손실"

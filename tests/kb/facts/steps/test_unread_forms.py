@@ -69,7 +69,7 @@ def test_lines_with_nothing_but_the_time_of_a_step() -> None:
         [f"attempt {at}: objective unreachable, retry in {at}.5 s" for at in range(1, 9)],
         [f"shard {at} took 3.5 s" for at in range(9)],
         [f"step {at} of the install took 3 tries" for at in range(9)],
-        ["perte de la connexion au pas 3"] * 6,
+        ["perte du lien au pas 3"] * 6,
     ],
 )
 def test_other_lines_count_no_steps(lines: list[str]) -> None:
