@@ -63,7 +63,7 @@ def caught_and_logged(
     usual = {words for _, _, words in later if words}
     if not usual:
         return []
-    # of the lines before, only those count whose words are those of a later one
+    # of the lines before, those whose words are not those of a later one only count for how often they were printed
     before = (_usual(summary, at, line, usual) for at, line in kept if at <= first)
     lines = [*before, *later]
     ends = [item for item in exceptions if item not in found and not int(item.fields.get("chain") or 0)]
@@ -136,10 +136,10 @@ def _said(summary: StreamSummary, at: int, line: str) -> _Line:
 
 
 def _usual(summary: StreamSummary, at: int, line: str, known: Container[_Words] | None = None) -> _Line:
-    """Return a line with its writer and its words; without words if it reports trouble, or if these are not `known`."""
+    """Return a line with its writer and its words; without words if it reports trouble, which is not asked of others than `known` ones."""
     _, who, words = _said(summary, at, line)
     if known is not None and words not in known:
-        return at, who, ()
+        return at, who, words
     return at, who, () if not words or _reports_trouble(_DIGITS.sub("0", line[:1024])) else words
 
 
