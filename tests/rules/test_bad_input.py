@@ -92,6 +92,16 @@ def coloured(lines: list[str]) -> list[str]:
     return [*(f"\x1b[2m{line}\x1b[0m" for line in lines[:-1]), f"\x1b[1;31m{name}\x1b[0m:\x1b[35m{said}\x1b[0m"]
 
 
+def coloured_json_lines(lines: list[str]) -> list[str]:
+    """A container's log driver records lines with colours, whose escape character JSON escapes."""
+    return [json.dumps({"log": f"\x1b[31m{line}\x1b[0m\n", "stream": "stderr"}) for line in lines]
+
+
+def in_a_repr(lines: list[str]) -> list[str]:
+    """A program prints the text of a worker's failure as Python shows a string."""
+    return [f"worker 3 failed: {chr(10).join(lines)!r}"]
+
+
 DAMAGES: dict[str, Damage] = {
     "whole": lambda lines: lines,
     "begins in the middle": lambda lines: lines[2:],
@@ -105,6 +115,8 @@ DAMAGES: dict[str, Damage] = {
     "journal": in_the_journal,
     "printed to the journal": printed_to_the_journal,
     "coloured": coloured,
+    "coloured JSON lines": coloured_json_lines,
+    "in a repr": in_a_repr,
     "carriage returns": lambda lines: [f"{line}\r" for line in lines],
     "a level on each line": lambda lines: [f"2025-04-02 11:20:00,123 ERROR trainer: {line}" for line in lines],
 }

@@ -76,7 +76,7 @@ _PIECE = lazy_compile(
     rb"|\[(?P<bracket_host>(?=\w{0,63}[\d.-])[a-z][\w.-]{0,63})\] ?"
     + _THEN_RANK
     + rb"|(?P<lane>\d{1,6}) ?\| ?(?=\[(?:rank|default|\d{4}-)|\d{4}-\d\d|Traceback \()"
-    rb"|\[(?P<prepended>\d{1,6})\]:? (?=Traceback \(|  File |\[rank|[A-Z]\w{2,40}(?:Error|Exception): )"
+    rb"|\[(?P<prepended>\d{1,6})\]:? (?=Traceback \(|  File |\[rank|<\d{1,3}>1 \d{4}-|[A-Z]\w{2,40}(?:Error|Exception): )"
     rb"|\[actor=(?P<actor>[^\]\n]{1,240})\] ?"  # Monarch
     rb"|\[(?P<no_role>\d{1,3})\]:(?=\S|  )"  # torchrun's tee of a role without a name, as torchx starts it
     rb"|\[\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\] ?(?=\[)"

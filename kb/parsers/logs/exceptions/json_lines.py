@@ -1,4 +1,4 @@
-"""Tracebacks and exceptions inside the strings of a JSON line, where line breaks are escaped."""
+"""Tracebacks and exceptions inside the strings of a JSON line or of a `repr`, where line breaks are escaped."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kb.regex.lazy import lazy_compile
 MAX_STRING = 48 * 1024  # bytes of a string that are read
 MAX_TRACEBACKS = 16  # in one string, each a link of a chain
 MAX_ABOVE = 6  # lines between an object's start and the member that names the error
+_BROKEN = HEADER + b':\\n  File "'  # the start of one in Python's `repr`, which does not escape these quotes
 _MEMBER = lazy_compile(rb'\s{1,16}"[\w.-]{1,60}" ?: ?["{]')
 _FAILURE = lazy_compile(rb'\s{1,16}"(?:message|error|exception|reason)" ?: ?"(.*?)"?,?\s*$')
 
@@ -28,12 +29,17 @@ def tracebacks_in(window: bytes, at: int) -> Iterator[tuple[int, bytes, int]]:
         column = line.find(HEADER, column + 1)
         if column < 0:
             return
-        start, end = _string_around(line, column)
+        start, end = (column, len(line)) if in_repr(line, column) else _string_around(line, column)
         told, inside = unescaped(line[start:end]), -1
         for _ in range(line.count(HEADER, start, column) + 1):
             inside = told.find(HEADER, inside + 1)
         if inside >= 0:
             yield at + column, told, told.rfind(b"\n", 0, inside) + 1
+
+
+def in_repr(line: bytes, column: int) -> bool:
+    """Whether the traceback whose header is at `column` is in a string as Python's `repr` writes it."""
+    return line.startswith(_BROKEN, column)
 
 
 def is_member(line: bytes) -> bool:
@@ -68,7 +74,9 @@ def unescaped(raw: bytes) -> bytes:
     try:
         return str(json.loads(b'"' + raw + b'"', strict=False)).encode("utf-8", "replace")
     except ValueError:
-        return raw.replace(b"\\n", b"\n").replace(b"\\t", b"\t").replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+        for escape, meant in ((b"\\n", b"\n"), (b"\\t", b"\t"), (b'\\"', b'"'), (b"\\'", b"'"), (b"\\\\", b"\\")):
+            raw = raw.replace(escape, meant)
+        return raw
 
 
 def _string_around(line: bytes, column: int) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from kb.parsers.logs.exceptions.java import OPENING, with_causes, with_quoted
 from kb.parsers.logs.exceptions.json_lines import (
     MAX_ABOVE,
     failure_in_member,
+    in_repr,
     is_json,
     is_member,
     tracebacks_in,
@@ -68,10 +69,9 @@ _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
 def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     line, after = line_at(window, at)
-    own = line[peel(line).end :]
-    if is_json(own) or is_member(own):
+    own, column = line[peel(line).end :], line.find(HEADER)
+    if is_json(own) or is_member(own) or in_repr(line, column):
         return _read_json(window, at)
-    column = line.find(HEADER)
     if column < 0:
         return ()
     if is_glued(line, column):
@@ -258,7 +258,9 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         prefix, rest = prefix._replace(rank=column.rank), rest[column.end :]
     record = is_json(rest) and (error_level(line) is not None or _STDERR.search(rest) is not None)
     if record:
-        rank, rest = _spoken(message_of(text(line, MAX_MESSAGE)).encode())
+        said = message_of(text(line, MAX_MESSAGE)).encode()
+        said = plain(unescaped(said)).strip() if b"\\u001b" in said else said  # colours
+        rank, rest = _spoken(said)
         prefix = prefix._replace(rank=rank) if prefix.rank is None else prefix
     member = failure_in_member(line, _lines_above(window, at)) if is_member(line) else None
     rest = member[0] if member is not None else rest

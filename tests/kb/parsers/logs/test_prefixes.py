@@ -202,6 +202,7 @@ def test_a_prefix_is_peeled_and_read(line: bytes, message: bytes, said: dict[str
         b"[Rank:3] late",
         b"[ERROR rank3] oops",
         b"[3] oops",
+        b"[3] <14> oops",
         b"3| oops",
         b"rank 3 of 8 is ready",
         b"[Rank 0]: Rank 1 failed to pass monitoredBarrier in 1800000 ms",
