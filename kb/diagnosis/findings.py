@@ -24,6 +24,7 @@ from kb.values import dataclass
 PREEMPTED = "preempted"  # id of the fault class for a run that the platform stops
 NOTICE = 180.0  # seconds that a platform gives a process before it takes the machine back; two minutes are usual
 _CURED_BY_REPEAT = frozenset({"requeue", "wait", "none"})  # advice for what does not end the next attempt, too
+_NAMING = ("pci", "host")  # captures that name one of several devices or machines
 _ON_A_NODE = lazy_compile(r" on \{node(?:\|the node)?\}")
 _PYTHON_WARNING = lazy_compile(r"\.py:\d{1,6}: (?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z]\w{0,60}Warning: ")
 
@@ -67,15 +68,16 @@ class Finding:
 
     @property
     def summary(self) -> str:
-        """What was found, in one sentence: the row's words if it has any.
-
-        Of several GPUs, it does not name one alone; of a node that is unknown, it says nothing.
-        """
+        """What was found, in a sentence: of several GPUs or hosts not one alone, of an unknown node nothing."""
         text = self.row.summary if self.row and self.row.summary else self.rule.summary
         text = text if self.captures.get("node") else _ON_A_NODE.sub("", text)
-        devices = {signal.captures["pci"] for signal in self.signals if signal.captures.get("pci")}
-        several = {"pci": f"{self.captures.get('pci')} and {len(devices) - 1} more"} if len(devices) > 1 else {}
-        return fill(text, {**self.captures, **several}).strip()
+        captures = dict(self.captures)
+        for name in _NAMING:
+            others = {signal.captures.get(name) for signal in self.signals} - {None, "", self.captures.get(name)}
+            if others and captures.get(name):
+                captures[name] = f"{captures[name]} and {len(others)} more"
+                captures.pop("id", None)  # of the first alone
+        return fill(text, captures).strip()
 
     @property
     def cause(self) -> str:

@@ -7,6 +7,9 @@ import pytest
 from bot.authoring.selftest import evidence_of
 from bot.rulebase.loader import knowledge
 from kb.diagnosis.engine import diagnose
+from kb.diagnosis.findings import find
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
 from kb.report import Diagnosis
 from kb.scanning.matcher import Matcher
 
@@ -124,6 +127,10 @@ CASES = [
     ("dataset-tables", raised("ValueError: Column name text not in the dataset. Current columns in the dataset: ['prompt']"), "Columns", "unreadable"),
     ("cuda-device-busy", "EJ0001: Failed to initialize the HCCP process. Reason: Maybe the last training process is running.\n", "HCCP", "exclusive"),
     ("shared-memory-exhausted", 'kubelet  Usage of EmptyDir volume "dshm" exceeds the limit "8Gi".\n', "over the limit", "ran out"),
+    ("kernel-panic", "[10021.511002] Kernel panic - not syncing: hung_task: blocked tasks\n", "tasks were blocked", "hardware"),
+    ("kernel-panic", "[ 9111.204] Kernel panic - not syncing: Fatal exception in interrupt\n", "Kernel panic", "blocked"),
+    ("gpu-peer-access", "[ 120.41] nvidia 0000:41:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0011 address=0x9f000000 flags=0x0020]\n", "a GPU's memory access", "a device's"),
+    ("mpi-fabric-init-failed", "libfabric:2211:17::opx:fabric:fi_opx_hfi1_context_open():812<warn> FATAL: HFI has no active ports, cannot continue\n", "Omni-Path", "MPI"),
 ]  # fmt: skip
 
 
@@ -135,6 +142,25 @@ def test_the_row_of_a_line_speaks(engine: Matcher, rule: str, text: str, said: s
     found = words(engine, rule, text)
     assert said in found.title
     assert not_said.lower() not in f"{found.title} {found.summary}".lower()
+
+
+def test_a_blocked_access_of_an_unknown_device_is_context(engine: Matcher) -> None:
+    """The kernel names it by its address only; it need not be a GPU, so the line alone makes no diagnosis."""
+    line = b"[ 120.41] DMAR: [DMA Write] Request device [5e:00.0] fault addr 9f000000 [fault reason 05] PTE Write access is not set\n"
+    evidence = evidence_of(KNOWN, engine, {"dmesg.log": line})
+    (found,) = find(KNOWN.rulebook, Facts(evidence), History()).findings
+    assert found.row is not None
+    assert (found.rule.id, found.row.key, found.role) == ("gpu-peer-access", "dmar", "context")
+    assert not diagnose(evidence, KNOWN.rulebook).diagnoses
+
+
+def test_several_lost_machines_are_not_told_as_one(engine: Matcher) -> None:
+    """The summary counts the others, and leaves out what only the first has."""
+    lost = "WARNING worker.py:2121 -- The node with node id: {id} and address: {host} and node name: {host} has been marked dead\n"
+    one = lost.format(id="5af1a07c" * 4, host="10.0.0.3")
+    both = one + lost.format(id="77f1a07c" * 4, host="10.0.0.7")
+    assert words(engine, "ray-node-lost", one).summary == f"Ray marked 10.0.0.3 as dead; its ID is {'5af1a07c' * 4}."
+    assert words(engine, "ray-node-lost", both).summary == "Ray marked 10.0.0.3 and 1 more as dead."
 
 
 def test_a_row_has_its_own_cause(engine: Matcher) -> None:
