@@ -40,6 +40,6 @@ def is_state(rule: Rule, kinds: frozenset[str] = STATES) -> bool:
     figures = kinds is STATES
     return bool(rule.patterns) and all(
         (figures and (pattern.series is not None or pattern.detect is not None))
-        or (pattern.structure is not None and pattern.structure.kind in kinds)
+        or (pattern.structure is not None and kinds.issuperset(pattern.structure.kinds))
         for pattern in rule.patterns
     )

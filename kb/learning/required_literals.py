@@ -84,10 +84,11 @@ def needles_of(pattern: Pattern) -> Iterator[Needle]:
         groups = [group for regex in told if regex is not None and (group := _words(regex)) is not None]
         yield Needle(tuple(groups) or (_EXCEPTIONS,))
     elif pattern.structure is not None:
-        if pattern.structure.kind == "progress":
+        kinds = pattern.structure.kinds
+        if "progress" in kinds:
             yield Needle((_STEPS,))
-        elif pattern.structure.kind not in ELSEWHERE:
-            yield Needle((_triggers(pattern.structure.kind),))
+        elif ELSEWHERE.isdisjoint(kinds):
+            yield Needle((frozenset().union(*map(_triggers, kinds)),))
     elif pattern.detect is not None and pattern.detect.name == "collective_behind":
         yield Needle((_triggers("watchdog_status"),))
     elif pattern.detect is not None and pattern.detect.name == "collectives_differ":

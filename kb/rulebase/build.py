@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from kb.rulebase import levels
+from kb.model import Role
+from kb.rulebase import levels, signal_texts
 from kb.rulebase.rule import (
+    ActionWord,
     Condition,
     Deprecation,
     DetectorTest,
@@ -27,6 +31,9 @@ from kb.rulebase.rule import (
 )
 from kb.rulebase.schema.pattern_file import PatternFile, SeriesFile
 from kb.rulebase.schema.rule_file import LearnedFile, RowFile, RuleFile, StepFile
+from kb.rulebase.schema.vocabulary_files import GenericFile
+
+NEXT_GUESS = "second"  # the capture with the class that the classifier holds for the next likely one
 
 
 def build(
@@ -54,7 +61,7 @@ def build(
         impact=_flat(model.impact),
         patterns=tuple(pattern(name, item, params) for name, item in model.match.items()),
         when=when,
-        remediation=_steps(model.remediation, base),
+        remediation=_steps(model.remediation, base.actions) or _steps_of_class(model.fault, base),
         fallback=model.fallback,
         owner=model.owner,
         live=model.live,
@@ -95,10 +102,11 @@ def _flat(text: str) -> str:
 def pattern(name: str, model: PatternFile, params: Mapping[str, float]) -> Pattern:
     """Return a pattern of the file. `$name` in a number refers to a parameter."""
     where = model.where
+    signals, tellers = (model.signal or "").split("|"), model.said_by or signal_texts.USUAL
     return Pattern(
         name=name,
         literal=model.literal,
-        regex=model.regex,
+        regex=signal_texts.statements(signals, tellers) if model.signal else model.regex,
         ignore_case=model.ignore_case,
         confirm=levels.ERROR if model.level == "error" else model.confirm,
         not_line=levels.excluded(model.level, model.recovered, model.not_line),
@@ -129,10 +137,15 @@ def _resolved(given: Mapping[str, float | str], params: Mapping[str, float]) -> 
     return {name: params[value[1:]] if isinstance(value, str) else float(value) for name, value in given.items()}
 
 
-def _steps(steps: Sequence[StepFile], base: Rulebook) -> tuple[RemediationStep, ...]:
+def _steps_of_class(fault: str, base: Rulebook) -> tuple[RemediationStep, ...]:
+    generic = base.faults[fault].generic
+    return generic.remediation if generic is not None else ()
+
+
+def _steps(steps: Sequence[StepFile], actions: Mapping[str, ActionWord]) -> tuple[RemediationStep, ...]:
     found = []
     for step in steps:
-        action = base.actions[step.action]
+        action = actions[step.action]
         text, grade, scope = _flat(step.text), step.grade or action.grade, step.scope or action.scope
         found.append(
             RemediationStep(step.action, text, grade, scope, step.command, step.verify, step.escalate, step.only)
@@ -144,12 +157,34 @@ def _table(model: RuleFile, base: Rulebook) -> Table | None:
     table = model.table
     if table is None:
         return None
-    rows = {key: _row(key, row, base) for written, row in table.rows.items() for key in row_keys(written)}
-    return Table(table.key, rows, _row("", table.default, base) if table.default else None)
+    of_classes = _rows_of_classes(table.key, _steps(model.remediation, base.actions), base) if table.classes else {}
+    own = {key: _row(key, row, base) for written, row in table.rows.items() for key in row_keys(written)}
+    return Table(table.key, of_classes | own, _row("", table.default, base) if table.default else None)
+
+
+def _rows_of_classes(key: str, steps: Sequence[RemediationStep], base: Rulebook) -> dict[str, TableRow]:
+    """Return the generic row of each class that has one, with those of the rule's own steps that the class can have.
+
+    They come first, but for steps of the class that comes next, which are of no use before those of the class itself.
+    """
+    rows = {}
+    for name, fault in base.faults.items():
+        if fault.generic is not None:
+            own = [step for step in steps if key not in step.only or re.fullmatch(step.only[key], name)]
+            first, last = ([step for step in own if (NEXT_GUESS in step.only) is later] for later in (False, True))
+            rows[name] = replace(fault.generic, remediation=(*first, *fault.generic.remediation, *last))
+    return rows
+
+
+def generic_row(fault: str, *, symptom: bool, model: GenericFile, actions: Mapping[str, ActionWord]) -> TableRow:
+    """Return the row of a table for a class of which nothing else is known."""
+    steps = _steps(model.remediation, actions)
+    role: Role | None = "symptom" if symptom else None
+    return TableRow(fault, model.title, fault, role, remediation=steps, lies_in=model.lies_in or "")
 
 
 def _row(key: str, row: RowFile, base: Rulebook) -> TableRow:
-    steps = _steps(row.remediation, base)
+    steps = _steps(row.remediation, base.actions)
     return TableRow(
         key,
         row.title or "",

@@ -27,13 +27,14 @@ MAX_TEXT = 4000  # the schema rejects longer ones; checking them here would only
 ALWAYS = frozenset({"rank", "node", "iteration", "stage", "gpu", "pattern"})
 OWNERS = frozenset({"user", "hardware", "network", "storage", "platform", "none"})
 EXCEPTION_CAPTURES = frozenset({"type", "message", "last_frame"})
+SIGNAL_CAPTURES = frozenset({"handler", "debugger", "dumped"})
 CLASSIFIED_CAPTURES = frozenset({"class", "traits", "sure", "second"})
 STRUCTURES: Mapping[str, frozenset[str]] = {
     kind: frozenset(names.split())
     for kind, names in {
         "exception": "type module message frames last_frame chain chained has_traceback thread",
         "elastic_failure": "name root time host rank local_rank exitcode signal pid error_file traceback",
-        "elastic_exit": "exitcode local_rank pid binary",
+        "elastic_exit": "exitcode signal local_rank pid binary",
         "launcher_exit": "task node exitcode signal launcher",
         "watchdog": "pg pg_rank seq op numel_in numel_out timeout_ms ran_ms",
         "watchdog_status": "pg pg_rank at enqueued completed from_rank",
@@ -124,6 +125,13 @@ def check_rule(node: Node, words: Words, *, sound: bool = False) -> Iterator[Fau
     yield from _links(node, words)
 
 
+def check_generic(node: Node, words: Words) -> Iterator[Fault]:
+    """Return all faults in what a class of faults.yaml says and advises where only the class is known."""
+    generic = node.get("generic")
+    if generic is not None:
+        yield from _texts(generic, ALWAYS | {"type"}, words)  # `type`: of the exception, if it is one
+
+
 def check_patterns(node: Node, *, sound: bool = False) -> Iterator[Fault]:
     """Return all faults in the patterns under a node's `match`. `sound`: their regexes are known to have none."""
     for name, pattern in _items(node, "match"):
@@ -155,6 +163,8 @@ def check_history(node: Node, condition: Condition, words: Words) -> Iterator[Fa
 def captures(pattern: Node) -> frozenset[str]:
     """Return the names that a pattern can capture."""
     found = set(_groups(pattern.get("regex")))
+    if pattern.get("signal") is not None:
+        found |= SIGNAL_CAPTURES
     exception = pattern.get("exception")
     if exception is not None:
         found |= EXCEPTION_CAPTURES | _groups(exception.get("message"))
@@ -163,7 +173,7 @@ def captures(pattern: Node) -> frozenset[str]:
             found |= CLASSIFIED_CAPTURES
     structure = pattern.get("structure")
     if structure is not None:
-        found |= STRUCTURES.get(_word(structure.get("kind")), frozenset())
+        found |= frozenset().union(*(STRUCTURES.get(kind, ()) for kind in _kinds(structure)))
     detect = pattern.get("detect")
     if detect is not None:
         found |= DETECTOR_CAPTURES.get(_word(detect.get("name")), frozenset())
@@ -239,13 +249,7 @@ def _regexes(name: str, pattern: Node) -> Iterator[Fault]:
 def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
     structure, detect = pattern.get("structure"), pattern.get("detect")
     if structure is not None:
-        yield from _unknown_name(structure.get("kind"), STRUCTURES, "kind of structure")
-        fields = STRUCTURES.get(_word(structure.get("kind")))
-        for group in ("fields", "not_fields"):
-            tests = structure.get(group)
-            for name, _ in tests.items() if tests is not None and fields is not None else ():
-                if name not in (fields or ()):
-                    yield _unknown_key(tests, name, "field", fields or ())
+        yield from _structure(structure)
     if detect is not None:
         yield from _unknown_name(detect.get("name"), (*DETECTORS, *JOB_DETECTORS), "detector")
     series = pattern.get("series")
@@ -257,6 +261,26 @@ def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
     for value in numbers:
         if (text := value.text()) is not None and text[1:] not in given:
             yield value.fault(f"no parameter {text[1:41]!r} under params", nearest(text[1:], given))
+
+
+def _structure(structure: Node) -> Iterator[Fault]:
+    """Yield faults in the kinds of a structure, and in the names of its fields, which every kind must have."""
+    kind = structure.get("kind")
+    unknown = [name for name in _kinds(structure) if name not in STRUCTURES]
+    if kind is not None and unknown:
+        yield kind.fault(f"no kind of structure {unknown[0][:60]!r}", nearest(unknown[0], STRUCTURES))
+        return
+    fields = (
+        frozenset.intersection(*(STRUCTURES[name] for name in _kinds(structure))) if kind is not None else frozenset()
+    )
+    for group in ("fields", "not_fields"):
+        for name, _ in _items(structure, group):
+            if name not in fields:
+                yield _unknown_key(structure.get(group), name, "field", fields)
+
+
+def _kinds(structure: Node) -> tuple[str, ...]:
+    return tuple(_word(structure.get("kind")).split("|"))
 
 
 def _series(series: Node) -> Iterator[Fault]:

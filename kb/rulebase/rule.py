@@ -52,11 +52,16 @@ class ExceptionTest:
 
 @dataclass(frozen=True, slots=True)
 class StructureTest:
-    """A test of a structure: its kind, and a regex (full match) or a list of values for each of its fields."""
+    """A test of a structure: its kind or one of several (`a|b`), and a regex (full match) for each of its fields."""
 
     kind: str
     fields: Mapping[str, str] = field(default_factory=dict)
     not_fields: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of structure that it tests."""
+        return tuple(self.kind.split("|"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +403,8 @@ class FaultClass:
     `explains`: classes that it can cause (the loader adds the indirect ones). `because`: the reason for the
     advice, in a sentence. `owner`: who acts, if not the domain's owner; see kb.diagnosis.owner. `lies_in`: what is at
     fault if no rank or node is; `shared`: ranks have it in common, so that a rank which
-    shows it only reports it; `usually`: unless other ranks are seen to have lost that rank.
+    shows it only reports it; `usually`: unless other ranks are seen to have lost that rank. `generic`: what a rule that
+    knows only the class says and advises.
     """
 
     id: str
@@ -412,6 +418,7 @@ class FaultClass:
     owner: str = ""
     lies_in: str = ""
     shared: Shared | None = None
+    generic: TableRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

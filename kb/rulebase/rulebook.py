@@ -11,8 +11,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from kb.errors import Fault, RuleError, UnreadableInput
-from kb.rulebase.build import build
-from kb.rulebase.checks import Words, check_history, check_rule
+from kb.rulebase.build import build, generic_row
+from kb.rulebase.checks import Words, check_generic, check_history, check_rule
 from kb.rulebase.codec import decode, digest, encode, read_lock
 from kb.rulebase.condition_parts import walk
 from kb.rulebase.conditions import ConditionParser, any_of
@@ -161,6 +161,9 @@ def _vocabularies(files: Mapping[str, str]) -> Rulebook:
     faults += _unknown_words(fault_node, action_file)
     direct = {row.id: tuple(row.explains) for row in fault_file.faults}
     faults += _circles(fault_node, direct)
+    actions = {row.id: ActionWord(row.id, row.title, row.grade, row.scope) for row in action_file.actions}
+    for _, row in _base_rows(fault_node, "faults"):
+        faults += check_generic(row, Words(direct, actions, ()))
     if faults:
         raise RuleError(faults)
     classes = {
@@ -176,10 +179,10 @@ def _vocabularies(files: Mapping[str, str]) -> Rulebook:
             row.owner or "",
             row.lies_in or "",
             row.shared,
+            row.generic and generic_row(row.id, symptom=row.symptom, model=row.generic, actions=actions),
         )
         for row in fault_file.faults
     }
-    actions = {row.id: ActionWord(row.id, row.title, row.grade, row.scope) for row in action_file.actions}
     return Rulebook(version, "", (), classes, actions, dict(action_file.owners))
 
 

@@ -45,7 +45,7 @@ class PatternLookup:
             return bool(self.facts.streams_hit(f"{rule.id}#{pattern.name}"))
         if pattern.exception is not None:
             return bool(self.facts.structures("exception"))
-        return pattern.structure is None or bool(self.facts.structures(pattern.structure.kind))
+        return pattern.structure is None or any(map(self.facts.structures, pattern.structure.kinds))
 
     def look_up(self, rule: Rule, pattern: Pattern) -> PatternResult:
         """Look up one pattern."""
@@ -53,7 +53,7 @@ class PatternLookup:
         if pattern.exception is not None:
             return self._exceptions(key, pattern, pattern.exception)
         if pattern.structure is not None:
-            found = self.facts.structures(pattern.structure.kind)
+            found = [item for kind in pattern.structure.kinds for item in self.facts.structures(kind)]
             return self._structured(key, pattern, found, structure_test(pattern.structure)) if found else _NOTHING
         if pattern.detect is not None:
             return self._detector(key, pattern.detect)

@@ -11,6 +11,7 @@ from kb.model import Resource, Scalar, Structure
 from kb.parsers.logs.lines import MAX_LINE, line_at, lines_from, number, on_line, plain, resource, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.parsers.signals import signal_of_status
 from kb.regex.lazy import lazy_compile
 
 _MAX_ITEMS = 512
@@ -29,9 +30,6 @@ _SIGNAL = lazy_compile(rb"Signal \d{1,3} \((SIG\w{1,12})\)")
 _FAILED = lazy_compile(
     rb"failed \(exitcode: (-?\d{1,9})\)(?: local_rank: (-?\d{1,9}))?(?: \(pid: (\d{1,9})\))?(?: of (?:binary|fn): (.{0,400}))?"
 )
-
-# exit codes of processes killed by signals, if no name is printed
-_SIGNAL_NAMES = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
 
 
 def _read_block(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -124,7 +122,7 @@ def _signal(raw: dict[bytes, bytes], code: re.Match[bytes] | None) -> str:
         return text(code[3])
     if found:
         return text(found[1])
-    return _SIGNAL_NAMES.get(number(code[1]) or 0, "") if code else ""
+    return signal_of_status(number(code[1])) if code else ""
 
 
 def _who(window: bytes, start: int, fields: dict[str, Scalar]) -> Resource:
@@ -147,6 +145,7 @@ def _read_exit(window: bytes, at: int) -> tuple[Structure, ...]:
     local, pid = number(found[2]), number(found[3])
     fields: dict[str, Scalar] = {
         "exitcode": number(found[1]),
+        "signal": signal_of_status(number(found[1])),
         "local_rank": local,
         "pid": pid,
         "binary": text(found[4]),

@@ -8,45 +8,12 @@ from kb.model import Scalar, Structure
 from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, resource, shown_part, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.parsers.signals import NAMES, NUMBERS, WORDS, signal_of_status
 from kb.regex.lazy import lazy_compile
 
-_NUMBERED = (
-    "HUP",
-    "INT",
-    "QUIT",
-    "ILL",
-    "TRAP",
-    "ABRT",
-    "BUS",
-    "FPE",
-    "KILL",
-    "USR1",
-    "SEGV",
-    "USR2",
-    "PIPE",
-    "ALRM",
-    "TERM",
-)
-SIGNALS = {value: f"SIG{name}" for value, name in enumerate(_NUMBERED, start=1)}
-NUMBERS = {name: value for value, name in SIGNALS.items()}
-# the C library's names; both upper and lower case occur
-_WORDS = {
-    "aborted": "SIGABRT",
-    "bus error": "SIGBUS",
-    "floating point exception": "SIGFPE",
-    "hangup": "SIGHUP",
-    "illegal instruction": "SIGILL",
-    "killed": "SIGKILL",
-    "out of memory": "SIGKILL",
-    "segmentation fault": "SIGSEGV",
-    "terminated": "SIGTERM",
-    "user defined signal 1": "SIGUSR1",
-    "user defined signal 2": "SIGUSR2",
-}
-_WORD = (
-    rb"Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception|Hangup"
-    rb"|User defined signal [12]|Out Of Memory"
-)
+# the C library's names; both upper and lower case occur; Slurm writes the last one
+_WORDS = {word.shell.lower(): name for name, word in WORDS.items()} | {"out of memory": "SIGKILL"}
+_WORD = "|".join([*(word.shell for word in WORDS.values()), "Out Of Memory"]).encode()
 
 _SRUN = lazy_compile(
     rb"(?:srun|mpirun|launch|error): (?:error: )?([\w.-]{1,64}): tasks? ([\d,\[\]-]{1,200}): "
@@ -116,7 +83,7 @@ _UCX = lazy_compile(rb"\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] Caught signal"
 def signal_name(word: bytes | None = None, value: int | None = None) -> str:
     """Return the signal's name from its number or the C library's description; empty if it is not a signal."""
     if value is not None:
-        return SIGNALS.get(abs(value), "")
+        return NAMES.get(abs(value), "")
     return _WORDS.get(text(word).lower(), "")
 
 
@@ -143,8 +110,7 @@ def _ended(
     pid: int | None = None,
     end: int | None = None,
 ) -> tuple[Structure, ...]:
-    if not signal and code is not None and (code < 0 or code > 128):
-        signal = signal_name(value=-code if code < 0 else code - 128)
+    signal = signal or signal_of_status(code)
     prefix = peel(line_at(window, at)[0])
     rank = task if isinstance(task, int) and launcher in {"mpirun", "pals", "own"} else None
     fields: dict[str, Scalar] = {

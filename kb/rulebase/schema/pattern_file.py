@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from kb.model import SourceKind, Stage
+from kb.parsers.signals import WORDS
 from kb.rulebase.schema.fields import FieldTest, Identifier, NumberOrParam, PatternName, Regex, StrictModel
+from kb.rulebase.signal_texts import USUAL, Teller
 
 
 class WhereFile(StrictModel):
@@ -46,7 +48,9 @@ class ExceptionFile(StrictModel):
 class StructureFile(StrictModel):
     """A structure from docs/structures.md."""
 
-    kind: Identifier = Field(description="Kind of structure.")
+    kind: Annotated[str, Field(pattern=r"^[a-z0-9_]+(\|[a-z0-9_]+)*$", max_length=120)] = Field(
+        description="Kind of structure; `elastic_exit|launcher_exit`: one of these kinds."
+    )
     fields: dict[str, FieldTest] = Field(
         default={}, description="Regex or list of values that each field matches as a whole."
     )
@@ -98,10 +102,16 @@ class PluginFile(StrictModel):
 
 
 class PatternFile(StrictModel):
-    """A named thing to look for: exactly one of literal, regex, exception, structure, detect, series, plugin."""
+    """A named thing to look for: exactly one of literal, regex, signal, exception, structure, detect, series, plugin."""
 
     literal: Regex | None = Field(None, description="Literal text in a line.")
     regex: Regex | None = Field(None, description="A regular expression of the safe subset, in a line.")
+    signal: Annotated[str, Field(max_length=100)] | None = Field(
+        None, description="A line that states one of these signals, such as SIGSEGV|SIGFPE."
+    )
+    said_by: list[Teller] = Field(
+        default=[], description="Whose statements of the signal. Default: " + ", ".join(USUAL)
+    )
     exception: ExceptionFile | None = None
     structure: StructureFile | None = None
     detect: DetectFile | None = None
@@ -121,17 +131,27 @@ class PatternFile(StrictModel):
 
     @model_validator(mode="after")
     def _level_of_a_line(self) -> PatternFile:
-        if (self.level is not None or self.recovered is not None) and self.literal is None and self.regex is None:
-            raise ValueError("level and recovered require literal or regex")
+        if (self.level is not None or self.recovered is not None) and not (self.literal or self.regex or self.signal):
+            raise ValueError("level and recovered require literal, regex or signal")
         if self.level == "error" and self.confirm is not None:
             raise ValueError("level: error and confirm exclude each other: both say what the line must also match")
         return self
 
     @model_validator(mode="after")
+    def _known_signals(self) -> PatternFile:
+        unknown = [name for name in (self.signal or "").split("|") if name and name not in WORDS]
+        if unknown or (self.signal is not None and not self.signal.strip("|")):
+            raise ValueError(f"no signal {unknown[0] if unknown else ''!r}; known are {', '.join(WORDS)}")
+        if self.said_by and self.signal is None:
+            raise ValueError("said_by requires signal")
+        return self
+
+    @model_validator(mode="after")
     def _exactly_one(self) -> PatternFile:
-        given = [self.literal, self.regex, self.exception, self.structure, self.detect, self.series, self.plugin]
+        given: list[object] = [self.literal, self.regex, self.signal, self.exception, self.structure]
+        given += [self.detect, self.series, self.plugin]
         if sum(item is not None for item in given) != 1:
             raise ValueError(
-                "a pattern needs exactly one of literal, regex, exception, structure, detect, series, plugin"
+                "a pattern needs exactly one of literal, regex, signal, exception, structure, detect, series, plugin"
             )
         return self

@@ -75,7 +75,11 @@ class TableFile(StrictModel):
     """Turns one rule into a catalogue: a captured key selects the row."""
 
     key: PatternName = Field(description="The capture whose value selects the row.")
-    rows: Annotated[dict[str, RowFile], Field(min_length=1)]  # `a | b`: a row for each of these keys
+    classes: bool = Field(
+        default=False,
+        description="The key is a class of rules/faults.yaml; classes without a row have their generic one.",
+    )
+    rows: dict[str, RowFile] = Field(default={}, description="`a | b`: a row for each of these keys.")
     default: RowFile | None = Field(None, description="The meaning of an unknown key. Default: none, report nothing.")
 
     @model_validator(mode="after")
@@ -84,6 +88,8 @@ class TableFile(StrictModel):
         twice = next((key for key in keys if keys.count(key) > 1), None)
         if twice is not None:
             raise ValueError(f"two rows have the key {twice[:40]!r}")
+        if not keys and not self.classes:
+            raise ValueError("a table needs rows, or classes: true")
         return self
 
 
@@ -141,7 +147,9 @@ class RuleFile(StrictModel):
         description="Named patterns."
     )
     when: Any = Field(None, description="The condition over the patterns' names. Default: any of them.")
-    remediation: list[StepFile] = Field(default=[], description="Ordered steps; the first is what a person can do now.")
+    remediation: list[StepFile] = Field(
+        default=[], description="Ordered steps; the first is what a person can do now. Default: those of the class."
+    )
     advice: Advice | None = Field(
         None, description="What to do with the job, where the rule knows better than its class."
     )

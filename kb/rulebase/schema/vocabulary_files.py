@@ -10,6 +10,17 @@ from kb.model import Grade, Scope
 from kb.report import Advice
 from kb.rulebase.rule import Shared
 from kb.rulebase.schema.fields import Domain, Identifier, Line, StrictModel
+from kb.rulebase.schema.rule_file import StepFile
+
+
+class GenericFile(StrictModel):
+    """What is known of a class alone: how a generic match of it is named, where it lies, and what helps."""
+
+    title: Line = Field(description="Name of a fault of which only the class is known; at most 80 characters.")
+    lies_in: Line | None = Field(None, description="What is at fault, where that is more than the class says.")
+    remediation: Annotated[list[StepFile], Field(min_length=1)] = Field(
+        description="Ordered steps, also for rules without steps of their own."
+    )
 
 
 class FaultRow(StrictModel):
@@ -30,6 +41,7 @@ class FaultRow(StrictModel):
     owner: Identifier | None = Field(
         None, description="Who acts, if not the domain's owner, unless the fault's files are the platform's."
     )
+    generic: GenericFile | None = Field(None, description="What to say and do where only the class is known.")
 
 
 class FaultsFile(StrictModel):

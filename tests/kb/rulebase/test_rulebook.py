@@ -485,3 +485,75 @@ def test_arbitrary_files_never_raise_anything_else(more: dict[str, str], text: s
     assert all(rule.id == "port-flaps" for rule in loaded.rulebook.rules)
     with contextlib.suppress(RuleError):
         assert load(files(port_flaps=RULE) | {"faults.yaml": text, "VERSION": "1"}).rulebook.faults
+
+
+GENERIC = """, generic: {title: 'Network down[? at {rank}]', lies_in: a cable, remediation: [{action: look, text: Look at the port.}]}}"""
+
+
+def _with_generic(text: str = GENERIC) -> str:
+    return FAULTS.replace("advice: wait}", "advice: wait" + text)
+
+
+def test_a_rule_without_steps_has_those_of_its_class() -> None:
+    """Its own steps are used if it has some."""
+    bare = RULE[: RULE.index("remediation:")] + RULE[RULE.index("references:") :]
+    book = {"faults.yaml": _with_generic()}
+    (rule,) = load(files(port_flaps=bare) | book).rulebook.rules
+    assert [step.text for step in rule.remediation] == ["Look at the port."]
+    (rule,) = load(files(port_flaps=RULE) | book).rulebook.rules
+    assert [step.action for step in rule.remediation] == ["swap", "look"]
+
+
+def test_a_table_of_classes_has_their_generic_rows() -> None:
+    """A class has its generic row, behind the rule's own steps; a row of the rule itself is used instead."""
+    table = "table: {key: times, classes: true, rows: {slow_step: {title: Own}}}\n"
+    only = "\n  - {action: look, text: Not for it., only: {times: slow.*}}\n  - {action: swap"
+    text = RULE.replace("\n  - {action: swap", only) + table
+    book = {"faults.yaml": _with_generic()}
+    (rule,) = load(files(port_flaps=text) | book).rulebook.rules
+    assert rule.table is not None
+    assert {key: (row.title, row.fault) for key, row in rule.table.rows.items()} == {
+        "link_down": ("Network down[? at {rank}]", "link_down"),
+        "slow_step": ("Own", None),
+    }
+    row = rule.table.rows["link_down"]
+    assert [step.text for step in row.remediation] == ["Swap the cable of {port}.", "Look at it.", "Look at the port."]
+    assert row.lies_in == "a cable"
+    assert decode(encode(load(files(port_flaps=text) | book).rulebook)).rules == (rule,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("{rank}", "{cable}", "nothing captures {cable}"),
+        ("action: look", "action: lok", "no action 'lok' (did you mean 'look'?)"),
+        ("a cable", "'[if colour=red: a cable]'", "no capture or circumstance 'colour'"),
+    ],
+)
+def test_faults_of_what_a_class_says(old: str, new: str, expected: str) -> None:
+    """Unknown words in the generic texts of a class are reported."""
+    with pytest.raises(RuleError) as caught:
+        load(files() | {"faults.yaml": _with_generic(GENERIC.replace(old, new))})
+    assert expected in str(caught.value)
+
+
+def test_a_table_needs_rows_or_classes() -> None:
+    """A table without either is refused."""
+    assert "a table needs rows, or classes: true" in str(load(files(port_flaps=RULE + "table: {key: times}\n")).faults)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("signal: SIGSEG", "no signal 'SIGSEG'"),
+        ("regex: 'went down', said_by: [shell]", "said_by requires signal"),
+        ("signal: SIGSEGV, said_by: [shel]", "said_by"),
+        ("structure: {kind: elastic_exit|launchr_exit}", "no kind of structure 'launchr_exit'"),
+        ("structure: {kind: elastic_exit|launcher_exit, fields: {task: '1'}}", "no field 'task'"),
+    ],
+)
+def test_faults_of_signals_and_kinds(pattern: str, expected: str) -> None:
+    """An unknown signal, teller or kind, and a field that not every kind has, are reported."""
+    text = RULE.replace("back:\n    literal: port is back", "back: {" + pattern + "}")
+    loaded = load(files(port_flaps=text))
+    assert expected in str(loaded.faults)

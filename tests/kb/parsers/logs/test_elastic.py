@@ -117,7 +117,7 @@ def test_no_block(text):
     [
         (
             "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 3 (pid: 99) of binary: /usr/bin/python",
-            {"exitcode": -9, "local_rank": 3, "pid": 99, "binary": "/usr/bin/python"},
+            {"exitcode": -9, "signal": "SIGKILL", "local_rank": 3, "pid": 99, "binary": "/usr/bin/python"},
         ),
         (
             "E0502 03:04:05.220000 771 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 6 (pid: 812) of binary: /opt/py/bin/python3.11",

@@ -29,6 +29,11 @@ CASES = [
         {"rank": 12, "node": "cn-b7", "pid": 771, "time": 1802194808.0},
     ),
     (b"<131>1 2027-02-09T17:40:08Z cn-b7 fit - - - oops", b"oops", {"node": "cn-b7", "time": 1802194808.0}),
+    (
+        b"[3] <131>1 2027-02-09T17:40:08Z cn-b7 fit - - - oops",
+        b"oops",
+        {"rank": 3, "node": "cn-b7", "time": 1802194808.0},
+    ),
     (b"  7: oops", b"oops", {"rank": 7}),
     (b"  0: slurmstepd-cn7: error: Exceeded limit", b"error: Exceeded limit", {"node": "cn7"}),
     (b"23: [default6]:[rank23]: oops", b"oops", {"rank": 23, "local_rank": 6}),

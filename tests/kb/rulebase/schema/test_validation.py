@@ -126,7 +126,7 @@ def test_a_pattern_is_of_one_kind(pattern: str) -> None:
     """A pattern with no kind or two kinds is refused."""
     text = RULE.replace("  twin:\n    exception: {type: SpoolError, message: full}\n", f"  twin: {pattern}\n")
     assert faults_of(text) == [
-        "14:9: a pattern needs exactly one of literal, regex, exception, structure, detect, series, plugin"
+        "14:9: a pattern needs exactly one of literal, regex, signal, exception, structure, detect, series, plugin"
     ]
 
 
