@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kb.facts.evidence import Evidence
+from kb.facts.steps.unread_forms import read_unread
 from kb.hangs.rank_fields import slow_fields
 from kb.hangs.rank_timing import LEAST_SECONDS, slow_ranks
 from kb.hangs.sourced_structures import MOST, SourcedStructure, streams_of, structure_from
@@ -22,6 +23,7 @@ def compare_ranks(evidence: Evidence) -> Evidence:
 
 def rank_log_structures(streams: Sequence[StreamSummary], *, uneven: bool = False) -> list[SourcedStructure]:
     """Return the ranks that are slow by their own lines. `uneven`: ranks differ by design."""
+    streams = [read_unread(stream) for stream in streams]
     found: list[SourcedStructure] = []
     for place, item in enumerate(slow_ranks(streams, uneven=uneven)[:MOST]):
         standing = "yes" if item.standing else "no"

@@ -7,15 +7,17 @@ rising step and has a loss, a learning rate or nothing but the time of a step.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 
 from kb.model import ProgressPoint
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.progress import words
-from kb.parsers.logs.progress.quantities import find_seconds, parse_float
+from kb.parsers.logs.progress.quantities import find_seconds, own_times, parse_float
 from kb.parsers.logs.progress.repeated_lines import counted
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import Series, StreamSummary, kept_lines, series_of, tail_lines
@@ -49,6 +51,12 @@ _HINTS = (
     *(" took", " takes", "step time", "iteration time", "batch time"),
 )
 _DIGITS = lazy_compile(r"(?i)[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?|\bnan\b|\binf\b")
+
+
+def read_unread(summary: StreamSummary) -> StreamSummary:
+    """Return the summary with the iteration lines that no format knows in its series; the same one if a format knows any."""
+    series = with_unread(summary, summary.series)
+    return summary if series is summary.series else replace(summary, series=series)
 
 
 def with_unread(summary: StreamSummary, series: Series) -> Series:
@@ -113,7 +121,9 @@ def _point(offset: int, text: str, step: int, year: int | None) -> ProgressPoint
     prefix = peel(raw, year)
     loss, rate, named, only = (pattern.search(text) for pattern in (_LOSS, _RATE, _STEP, _ONE_STEP))
     total = int(named["total"]) if named and named["total"] and int(named["total"]) >= step else None
+    compute, data = own_times(raw)
     own = float(only["value"]) / (1000 if only["unit"] == "ms" else 1) if only else None
+    seconds = find_seconds(raw) if own is None else own
     return ProgressPoint(
         offset=offset,
         step=None if only else step,
@@ -121,7 +131,11 @@ def _point(offset: int, text: str, step: int, year: int | None) -> ProgressPoint
         time=prefix.time,
         loss=parse_float(loss["value"].encode()) if loss else None,
         learning_rate=parse_float(rate["value"].encode()) if rate else None,
-        seconds=find_seconds(raw) if own is None else own,
+        seconds=None
+        if compute and seconds and math.isclose(seconds, compute)
+        else seconds,  # what a rank worked itself is no time of the step
         rank=prefix.rank,
         format=UNREAD,
+        compute=compute,
+        data=data,
     )

@@ -97,7 +97,7 @@ _GLOBAL_STEP = lazy_compile(
 _STATED = {"grad_norm": _GRAD_NORM, "learning_rate": _RATE, "loss_scale": _SCALE, "memory": _MEMORY}
 _TOTAL = lazy_compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
 _PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed", b"mfu")
-_OWN_WORDS = (b"compute", b"ward", b"fwd", b"data")
+_OWN_WORDS = (b"compute", b"ward", b"fwd", b"data", b"own")
 _UNITS = {b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
 
@@ -222,7 +222,7 @@ def _memory(text: bytes) -> float | None:
 # For lower-case text: without flags and with a leading letter, `re` skips quickly to possible names.
 _OWN_TIME = lazy_compile(
     rb"(?P<name>(?:d(?<![a-z_-].)ata(?:[ _-]?(?:load(?:ing|er)?|wait|fetch))?|f(?<![a-z_-].)(?:orward|wd)(?:[ _-]?(?:backward|bwd))?"
-    rb"|b(?<![a-z_-].)(?:ackward|wd)|c(?<![a-z_-].)ompute))(?:[ _-]?time)?"
+    rb"|b(?<![a-z_-].)(?:ackward|wd)|c(?<![a-z_-].)ompute|o(?<![a-z_-].)wn))(?:[ _-]?time)?"
     rb"(?:[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?(?P<unit>ms|us|s)(?!\w)"
     rb"|_(?P<named>ms|us|s(?:ecs?)?)['\"]?[:=][ ]?(?P<number>\d{1,9}(?:\.\d{1,9})?)(?![\w.]))",
     re.DOTALL,

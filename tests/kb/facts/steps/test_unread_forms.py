@@ -91,3 +91,10 @@ def test_of_a_long_log_only_the_end_is_read() -> None:
     found = read(lines)
     assert found[-1].step == 9998
     assert (found[0].step or 0) > 8000
+
+
+def test_what_a_rank_worked_itself_is_no_time_of_the_step() -> None:
+    """All ranks wait for the slowest, whose own time tells it."""
+    found = read([f"strand {at} loss 0.{at} own {40 + at} ms" for at in range(4, 24, 4)])
+    assert [p.compute for p in found] == [pytest.approx((40 + at) / 1000) for at in range(4, 24, 4)]
+    assert {p.seconds for p in found} == {None}
