@@ -5,13 +5,14 @@ Without a good run the first comparison is skipped and the later ones work on ev
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
-from kb.anomalies.core.run import LineRef, RunProfile, StepLine
+from kb.anomalies.core.run import RANK, LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_body, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
@@ -37,7 +38,16 @@ from kb.anomalies.runs.baseline_diff import (
     out_of_order,
 )
 from kb.anomalies.runs.new_lines import new_lines
-from kb.anomalies.time.change_step import StepChange, StepCourse, changes, course_of, is_stalled, step_at, step_named
+from kb.anomalies.time.change_step import (
+    StepChange,
+    StepCourse,
+    changes,
+    course_of,
+    is_stalled,
+    step_at,
+    step_named,
+    step_of,
+)
 from kb.anomalies.time.repeating import RepeatingSteps, repeating_steps
 from kb.anomalies.time.run_end import RunEnding
 from kb.anomalies.time.stack_stage import stage_in_stacks
@@ -101,7 +111,7 @@ def measure_run(
         run = replace(run, beats=(), losses=run.losses or tuple(run.beats))
     if not run.beats:
         repeated = RepeatingSteps(run.anchors) if run.anchors else repeating_steps(run)
-        run = replace(run, beats=repeated.beats, pace=repeated.pace)
+        run = replace(run, beats=repeated.beats, pace=repeated.pace, counted=repeated.counted)
     off = skews(run)
     course = course_of(run, off)
     compared = compare(run, good) if good else _by_rarity(run, pool)
@@ -177,7 +187,7 @@ def find_anomalies(
         nodes,
         shared_places([node.node for node in nodes], topology or {}),
         _stage(seen, events),
-        _step(seen, events, drifted),
+        _step(seen, events, drifted, dissent),
         changed(run, good) if good else (),
         differing_settings(run),
         tuple(said),
@@ -201,7 +211,9 @@ def _odd_ranks(
     return still, (odd, *(item for item in drifted if item.node != odd.node)), (odd,)
 
 
-def _step(seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNode]) -> int | None:
+def _step(
+    seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNode], dissent: Sequence[OddNode]
+) -> int | None:
     """The step at which it turned: where steps changed, else that of the first event, or the last one of a run that crashed."""
     if seen.turned:
         return seen.turned[0].step
@@ -209,10 +221,16 @@ def _step(seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNod
     step = step_at(seen.course, corrected(spot, seen.off) if spot else None)
     if seen.course.last is not None and seen.ending.crashed:
         step = step_named(events[0].spot.text if events else "", seen.course) or max(step or 0, seen.course.last.step)
-    begun = [item.begun for item in drifted if item.begun is not None]
-    if begun and seen.run.state.upper() == STALLED:  # what ends a run by itself does so at its last step
-        return step_at(seen.course, min(begun))
+    if drifted and (seen.run.state.upper() == STALLED or _is_own_end(drifted, dissent, events)):
+        first = min(drifted, key=lambda item: math.inf if item.begun is None else item.begun)
+        own = None if first.spot is None else step_of(seen.run, first.spot)
+        return own if own is not None or first.begun is None else step_at(seen.course, first.begun)
     return step
+
+
+def _is_own_end(drifted: Sequence[OddNode], dissent: Sequence[OddNode], events: Sequence[RankedEvent]) -> bool:
+    """Whether the run ended for the number that moved: its rank is the first of those that stand out, or it differs from all others."""
+    return bool(dissent) or not events or any(f"{RANK}{events[0].spot.rank}" == item.node for item in drifted)
 
 
 def _unfiltered(seen: RunView, pool: Baseline | None) -> str:

@@ -123,6 +123,7 @@ class RunProfile:
     stacks: tuple[RunStack, ...] = ()
     losses: tuple[StepLine, ...] = ()  # lines of a loss that name no step; their step is 0
     pace: float | None = None  # seconds between step lines, if `beats` do not show it
+    counted: tuple[StepLine, ...] = ()  # lines that count steps by structure; of those in between, most are not kept
 
     @cached_property
     def heard(self) -> frozenset[str]:

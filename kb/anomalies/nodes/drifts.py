@@ -32,7 +32,7 @@ MOST = 1
 
 
 def drifting(run: RunProfile) -> tuple[OddNode, ...]:
-    """Nodes with a number that changed as on no other node, each with its last such line, the largest change first."""
+    """Nodes with a number that changed as on no other node, each with the line from which on it has, the largest change first."""
     nodes = run.ranks
     best: dict[str, OddNode] = {}
     for event in sorted(run.events.values(), key=lambda item: item.id):
@@ -79,8 +79,9 @@ def _of_event(event: RunEvent) -> list[OddNode]:
             why = f"{last[node]:g} here, {end:g} on the others; {first[node]:g} at first"
             score = min(1.0, abs(moved[node] - usual) / 4)
             spots = event.nodes[node].spots
-            begun = _begun(values[node], spots, first[node], last[node])
-            found.append(OddNode(node, score, why, (event.id,), spots[-1], begun))
+            behind = abs(moved[node]) < abs(usual)  # it printed no more of them, while the others went on
+            begun = spots[-1] if behind else _begun(values[node], spots, first[node], last[node])
+            found.append(OddNode(node, score, why, (event.id,), begun, begun.time))
         found += _standing(event, values)
     return found
 
@@ -98,10 +99,11 @@ def _leaving(rows: Mapping[str, Sequence[float]]) -> frozenset[str]:
     )
 
 
-def _begun(values: Sequence[float], spots: Sequence[LineRef], first: float, last: float) -> float | None:
-    """When a number was first nearer to its last value than to its first one."""
-    near = (abs(_powers(value, last)) < abs(_powers(value, first)) for value in values)
-    return next((spot.time for spot, moved in zip(spots, near, strict=True) if moved), None)
+def _begun(values: Sequence[float], spots: Sequence[LineRef], first: float, last: float) -> LineRef:
+    """The line from which on a number was nearer to its last value than to its first one."""
+    near = [abs(_powers(value, last)) < abs(_powers(value, first)) for value in values]
+    since = next((at for at in range(len(near), 0, -1) if not near[at - 1]), 0)
+    return spots[min(since, len(spots) - 1)]
 
 
 def _standing(event: RunEvent, rows: Mapping[str, Sequence[float]]) -> Iterator[OddNode]:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import RunProfile, StepLine
+from kb.anomalies.core.run import LineRef, RunProfile, StepLine
 
 FEWEST = 6  # steps before and, for a loss, after the turn
 SLOWER = 1.3  # times as long a step
@@ -25,7 +25,9 @@ COARSER = 2.5  # where clocks show whole seconds
 FINE = 5.0  # seconds between step lines from which on such clocks are fine enough
 SIGMAS = 6.0
 MANY = 8  # steps on either side whose mean is compared although they vary
-_STEP = re.compile(r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b")
+_STEP = re.compile(  # not the step of a scheduler's job, such as 7001.0 or 7001.batch
+    r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b(?!\.\w)"
+)
 STALLED = 600.0  # seconds without a step, at least
 LOOSE = 10  # maximum difference in steps between two counters of the same steps
 RISING = 3  # values before one that a loss on the rise exceeds
@@ -140,6 +142,16 @@ def step_at(course: StepCourse, time: float | None) -> int | None:
     if place < len(known) or not course.interval:
         return step
     return step + min(course.stride, max(1, round((time - at) / course.interval * course.stride)))
+
+
+def step_of(run: RunProfile, spot: LineRef) -> int | None:
+    """The step that its speaker last printed in the same source up to a line; None if no such line is kept."""
+    before = [
+        beat
+        for beat in (*run.beats, *run.counted)
+        if beat.spot.source == spot.source and beat.spot.rank == spot.rank and beat.spot.offset <= spot.offset
+    ]
+    return max(before, key=lambda beat: beat.spot.offset).step if before else None
 
 
 def step_named(text: str, course: StepCourse) -> int | None:

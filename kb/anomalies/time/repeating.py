@@ -21,6 +21,7 @@ from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_m
 from kb.anomalies.core.stamps import STAMPS
 from kb.anomalies.nodes.peers import number_ends, numbers_in
 from kb.anomalies.time.shared_counts import shared_count
+from kb.parsers.logs.progress import words
 from kb.parsers.logs.progress.repeated_lines import counted
 
 FEWEST = 5  # lines of a node
@@ -33,7 +34,9 @@ OFTEN = 0.3  # times as many lines as the event with the most on a node has, at 
 TROUBLE = 0.3  # harm from which on a single node's line counts attempts rather than steps
 ALIKE = 1.25  # times as fast as another count, at most, to count the same
 EDGE = 6  # last lines of a node that follow each other
+ROUND = 5  # a count by multiples of this, as of every tenth step, is of steps; one by 1 behind it counts these lines
 HIGHEST = 10_000_000  # greater numbers are times, sizes and identities
+_LOSS = re.compile(rf"(?i)(?<![^\W_])(?:loss|{words.LOSS})(?![^\W_])")
 _UNIT = re.compile(r" ?(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|%|fps)\b(?!/)|%")
 _TOTAL = re.compile(r" ?(?:/|of|out of) ?(\d+)\b")
 _Rows = tuple[tuple[StepLine, ...], ...]
@@ -41,27 +44,36 @@ _Rows = tuple[tuple[StepLine, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class RepeatingSteps:
-    """Step lines by structure. `pace`: seconds between two of them on one rank; None if their times do not show it."""
+    """Step lines by structure. `pace`: seconds between two of them on one rank; None if their times do not show it.
+
+    `counted`: all lines of that form that are kept.
+    """
 
     beats: tuple[StepLine, ...] = ()
     pace: float | None = None
+    counted: tuple[StepLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """A number that an event counts. `often`: lines of a node; `speed`: by how much it rises in a second, or in a byte; `total`: it has an end."""
+    """A number that an event counts. `often`: lines of a node; `speed`: by how much it rises in a second, or in a byte; `total`: it has an end.
+
+    `loss`: its lines state a loss.
+    """
 
     rows: _Rows
     often: int
     count: int
     speed: float
     total: bool
+    loss: bool = False
 
 
 def repeating_steps(run: RunProfile) -> RepeatingSteps:
     """Steps by the last lines that are kept of the event that counts them, in order; none if no event does.
 
-    Of several counts, those that tell their end count first, then the slowest: a pulse or a number of samples rises faster than the steps.
+    Of several counts, those that tell their end count first, then those beside a loss, then the slowest: a pulse or a number of samples
+    rises faster than the steps.
     Lines of a loss that name no step get the step that was under way, as those of their source that count show it.
     """
     nodes = [node for node, kind in run.kinds.items() if node in run.heard and kind != "log"]
@@ -79,11 +91,12 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
     best = _step_count(found) or _of_few_lines(run)
     shared = shared_count(run) if best is None or best.often < FEWEST or best.count < MOST_SPARSE * len(nodes) else None
     if shared is not None and (best is None or len(shared.beats) >= best.count):
-        return RepeatingSteps(shared.beats, shared.pace)
+        return RepeatingSteps(shared.beats, shared.pace, shared.beats)
     if best is None:
         return RepeatingSteps()
     losses = _with_steps(run.losses, best.rows)
-    return RepeatingSteps(losses or tuple(row[-1] for row in best.rows), None if losses else _pace(best.rows))
+    kept = tuple(beat for row in best.rows for beat in row)
+    return RepeatingSteps(losses or tuple(row[-1] for row in best.rows), None if losses else _pace(best.rows), kept)
 
 
 def _of_few_lines(run: RunProfile) -> _Count | None:
@@ -116,8 +129,8 @@ def _step_count(found: Sequence[_Count]) -> _Count | None:
     most = max((item.often for item in found), default=0)
     usual = [item for item in found if item.often >= OFTEN * most]
     usual = [item for item in usual if item.total] or usual
-    slowest = min((item.speed for item in usual), default=0.0)
-    alike = [item for item in usual if item.speed <= ALIKE * slowest]
+    slowest = min((item.speed for item in [one for one in usual if one.loss] or usual), default=0.0)
+    alike = [item for item in usual if slowest / ALIKE <= item.speed <= ALIKE * slowest]
     return max(alike, key=lambda item: item.count, default=None)
 
 
@@ -129,18 +142,30 @@ def _counts_of(event: RunEvent, *, timed: bool) -> Iterator[_Count]:
         if node != JOB and seen.count >= least:
             for spot in seen.spots:  # of one source, several ranks that share it count each for itself
                 kept[spot.source, node if node.startswith(RANK) else ""][spot.offset] = spot
-    rows = [[(spots[at], numbers_in(spots[at].text)) for at in sorted(spots)] for spots in kept.values()]
+    longest: dict[str, int] = defaultdict(int)  # of a node's files, the newest of those that rotate may just have begun
+    for (_, node), spots in kept.items():
+        longest[node] = max(longest[node], len(spots))
+    rows = [
+        [(spots[at], numbers_in(spots[at].text)) for at in sorted(spots)]
+        for (_, node), spots in kept.items()
+        if len(spots) > 1 or not node or longest[node] == 1
+    ]
     if not rows or min(map(len, rows)) < 2:
         return
     often = max(seen.count for seen in event.nodes.values())
     width = min(len(numbers) for lines in rows for _, numbers in lines)
+    interval = False
     for place in range(width):
         columns = [[numbers[place] for _, numbers in lines] for lines in rows]
         if all(_counts(column) for column in columns) and _same_stride(columns) and _in_common(columns):
+            stride = _stride(columns)
             steps = tuple(tuple(StepLine(spot, int(numbers[place])) for spot, numbers in lines) for lines in rows)
             total, measure = _is_of(steps, place)
-            if not measure:
-                yield _Count(steps, often, event.count, _speed(steps, timed=timed), total)
+            if not measure and not (interval and stride == 1):
+                yield _Count(
+                    steps, often, event.count, _speed(steps, timed=timed), total, _LOSS.search(event.text) is not None
+                )
+            interval = interval or (not measure and stride % ROUND == 0)
 
 
 def _is_of(rows: _Rows, place: int) -> tuple[bool, bool]:
@@ -160,6 +185,7 @@ def _speed(rows: _Rows, *, timed: bool) -> float:
     """By how much the longest row rises in a second, in a byte where the run has no times; infinite if that is not known."""
     row = max(rows, key=len)
     first, last = row[0], row[-1]
+    timed = timed and first.spot.time is not None
     length = (last.spot.time or 0.0) - (first.spot.time or 0.0) if timed else last.spot.offset - first.spot.offset
     return (last.step - first.step) / length if length > 0 else math.inf
 
@@ -201,6 +227,11 @@ def _in_common(columns: Sequence[Sequence[float]]) -> bool:
     """Whether the nodes count the same: a number of each node's own is no step."""
     every = {value for column in columns for value in column}
     return len(every) <= 2 * max(map(len, columns))
+
+
+def _stride(columns: Sequence[Sequence[float]]) -> float:
+    """The least amount by which numbers rise from a line to the next that is kept."""
+    return min(after - before for column in columns for before, after in pairwise(column) if after > before)
 
 
 def _same_stride(columns: Sequence[Sequence[float]]) -> bool:

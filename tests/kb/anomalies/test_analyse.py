@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -391,3 +392,40 @@ def test_a_number_that_each_rank_repeats_is_no_step() -> None:
     stuck = replace(run, beats=tuple(replace(item, step=3) for item in run.beats))
     assert look(stuck, None).step is None
     assert look(run, None).step == 13
+
+
+def _of_ranks(value: Callable[[int, int], float], *last: tuple[int, str], state: str = "FAILED") -> RunProfile:
+    """Eight lines of each of six ranks in one log without times, with a number by rank and line, and last lines by rank."""
+    spots = {
+        rank: tuple(
+            LineRef(
+                "all.log",
+                100 * at + rank,
+                f"furlong {10 * at + 10} sap {value(rank, at):g}",
+                None,
+                None,
+                f"rank {rank}",
+                rank,
+            )
+            for at in range(8)
+        )
+        for rank in range(6)
+    }
+    nodes = {f"rank {rank}": NodeEvent(8, own) for rank, own in spots.items()}
+    events = {"sap": RunEvent("sap", "furlong <*> sap <*>", None, nodes)}
+    for at, (rank, text) in enumerate(last):
+        spot = LineRef("all.log", 2000 + at, text, None, None, f"rank {rank}", rank)
+        events[text] = RunEvent(text, text, "error", {f"rank {rank}": NodeEvent(1, (spot,))})
+    voices = tuple(RunSource("all.log", f"rank {rank}", rank, 8, own[-1]) for rank, own in spots.items())
+    return RunProfile(events, voices=voices, state=state)
+
+
+def test_a_run_that_ended_for_a_number_that_moved_turned_where_it_moved() -> None:
+    """The rank's own last line names the end only; if another rank's does, the end may have nothing to do with it."""
+    good = baseline_of(_of_ranks(lambda rank, at: rank + at, state="COMPLETED"))
+
+    def rises(rank: int, at: int) -> float:
+        return 4000.0 if rank == 2 and at > 2 else rank + at
+
+    assert look(_of_ranks(rises, (2, "SapError: the cask is full")), good).step == 40
+    assert look(_of_ranks(rises, (4, "SapError: the cask is full")), good).step == 80

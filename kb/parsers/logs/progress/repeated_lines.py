@@ -16,6 +16,7 @@ from kb.regex.lazy import lazy_compile
 FEWEST = 3  # different counts
 FEWEST_TOLD = 2  # different counts, where each has several lines or a total
 SEVERAL = 3  # lines of each count
+LEAST_STRIDE = 5  # of counts whose lines in between were not kept
 MOST_NUMBERS = 12  # of a line
 LONGEST = 400  # characters of a line that are read
 _UNIT = r"(?! ?(?:(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|fps)\b(?!/)|%|°))"
@@ -69,6 +70,11 @@ def last_counted(lines: Iterable[tuple[int, str]]) -> tuple[int, int] | None:
     return None
 
 
+def _skips(first: int, stride: int) -> bool:
+    """Whether counts begin with one stride of theirs and go on by several: lines in between were not kept."""
+    return first >= LEAST_STRIDE and stride % first == 0
+
+
 def _rises(counts: Sequence[int], *, told: bool) -> bool:
     """Whether counts rise evenly, but for ranks that are one line behind. `told`: each is one of a total."""
     distinct = sorted(set(counts))
@@ -78,7 +84,7 @@ def _rises(counts: Sequence[int], *, told: bool) -> bool:
         return False
     stride = min(gaps)
     even = all(gap % stride == 0 for gap in gaps) and gaps.count(stride) * 2 >= len(gaps)
-    if stride < 2 or not even or distinct[0] % stride not in (0, 1):
+    if stride < 2 or not even or not (distinct[0] % stride in (0, 1) or _skips(distinct[0], stride)):
         return False
     back = [before - after for before, after in pairwise(counts) if after < before]
     return all(step <= stride for step in back) and len(back) * 5 <= len(counts) * (len(distinct) >= FEWEST)

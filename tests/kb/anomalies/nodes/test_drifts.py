@@ -22,15 +22,21 @@ def a_run(value: Callable[[int, int], float], ranks: int = 8) -> RunProfile:
 
 
 def test_memory_that_fills_on_one_rank_is_found() -> None:
-    """Its last line stands for it, with both numbers."""
+    """The line from which on it is nearer to its end than to its beginning stands for it, with both numbers."""
     (odd,) = drifting(a_run(lambda rank, line: 600 + (300 * line if rank == 2 else line)))
-    assert (odd.node, odd.spot and odd.spot.offset) == ("rank 2", 7)
+    assert (odd.node, odd.spot and odd.spot.offset, odd.begun) == ("rank 2", 3, 3.0)
     assert odd.why == "2400 here, 606 on the others; 900 at first"
 
 
 def test_a_queue_that_dries_up_on_one_rank_is_found() -> None:
     """Numbers may fall, too."""
     assert [odd.node for odd in drifting(a_run(lambda rank, line: 1 if rank == 3 and line > 3 else 14))] == ["rank 3"]
+
+
+def test_a_rank_that_fell_behind_a_count_is_shown_with_its_last_line() -> None:
+    """It did not move: the others went on, so that its end tells more than its beginning."""
+    (odd,) = drifting(a_run(lambda rank, line: 10 + (line if rank == 6 else 40 * line)))
+    assert (odd.node, odd.spot and odd.spot.offset) == ("rank 6", 7)
 
 
 def test_a_queue_that_only_grows_is_found_though_its_length_varies_on_all_ranks() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kb.anomalies.core.run import LineRef, RunProfile, StepLine
-from kb.anomalies.time.change_step import StepCourse, changes, course_of, is_stalled, step_named
+from kb.anomalies.time.change_step import StepCourse, changes, course_of, is_stalled, step_named, step_of
 
 
 def beat(
@@ -82,6 +82,19 @@ def test_a_step_that_the_line_names_itself_counts_if_it_is_not_a_past_one() -> N
     assert step_named("RuntimeError: rank 3, iteration 35: result is nan", course) == 35
     assert step_named("RuntimeError: checkpoint of step 12 is broken", course) is None
     assert step_named("RuntimeError: out of memory", course) is None
+    assert step_named("slurmstepd: error: *** STEP 9001.0 ON c7 CANCELLED", course) is None
+    assert step_named("srun: error: step 9001.batch was ended", course) is None
+    assert step_named("it broke at step 41. No more is known", course) == 41
+
+
+def test_the_step_of_a_line_is_the_last_that_its_speaker_printed() -> None:
+    """Of another rank in the same log it is not known; nor before the first."""
+    lines = [StepLine(LineRef("all.log", 10 * at, rank=at % 2), 5 * at) for at in range(1, 7)]
+    run = RunProfile({}, beats=tuple(lines[:2]), counted=tuple(lines[2:]))
+    assert step_of(run, LineRef("all.log", 45, rank=1)) == 15
+    assert step_of(run, LineRef("all.log", 40, rank=0)) == 20
+    assert step_of(run, LineRef("all.log", 5, rank=1)) is None
+    assert step_of(run, LineRef("all.log", 45, rank=3)) is None
 
 
 def test_a_run_stands_when_lines_go_on_long_after_the_last_step() -> None:

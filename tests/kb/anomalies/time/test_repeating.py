@@ -54,6 +54,57 @@ def test_a_loss_that_names_no_step_gets_the_one_that_was_under_way() -> None:
     assert repeating_steps(replace(a_run(lambda *_: "no number"), losses=losses)).beats == ()
 
 
+def test_a_number_that_counts_the_lines_behind_the_step_is_none() -> None:
+    """Every tenth step is printed, and each such line has its own number, too; before a number of samples, though, it is the step."""
+    pages = a_run(lambda _, line: f"furlong {10 * line + 10}: page {line + 1} written")
+    assert {beat.step for beat in repeating_steps(pages).beats} == {60}
+    samples = a_run(lambda _, line: f"furlong {line + 1}: {10 * line + 10} sheaves bound")
+    assert {beat.step for beat in repeating_steps(samples).beats} == {6}
+
+
+def test_a_count_beside_a_loss_goes_before_a_slower_one() -> None:
+    """A round of several steps is slower than they are, and often printed, too."""
+    steps = a_run(lambda rank, line: f"furlong {4 * line + 4} loss 0.{31 - 3 * line}{rank}").events["e"]
+    rounds = a_run(lambda _, line: f"circle {line + 1} closed").events["e"]
+    run = a_run(lambda *_: "")
+    assert {
+        beat.step
+        for beat in repeating_steps(
+            replace(run, events={"a": replace(steps, text="furlong <*> loss <*>"), "b": replace(rounds, id="b")})
+        ).beats
+    } == {24}
+
+
+def test_a_rotated_file_with_a_single_line_hides_no_count() -> None:
+    """The newest file of a rank may have just begun; the others of the same rank count."""
+    run = a_run(lambda _, line: f"furlong {4 * line + 4}")
+    event = run.events["e"]
+    seen = event.nodes["rank 1"]
+    spots = (*seen.spots[:-1], replace(seen.spots[-1], source="1.log.1", offset=0))
+    nodes = {**event.nodes, "rank 1": replace(seen, spots=spots)}
+    beats = repeating_steps(replace(run, events={"e": replace(event, nodes=nodes)})).beats
+    assert sorted(beat.step for beat in beats) == [20, 24, 24, 24]
+
+
+def test_of_a_run_whose_lines_have_no_times_places_tell_which_count_is_slower() -> None:
+    """Though a launcher's log has times."""
+    steps = a_run(lambda _, line: f"furlong {line + 1}").events["e"]
+    blinks = a_run(lambda _, line: f"blink {3 * line + 3}").events["e"]
+    run = a_run(lambda *_: "")
+    undated = {
+        name: replace(
+            event,
+            id=name,
+            nodes={
+                node: replace(seen, spots=tuple(replace(spot, time=None) for spot in seen.spots))
+                for node, seen in event.nodes.items()
+            },
+        )
+        for name, event in (("a", blinks), ("b", steps))
+    }
+    assert {beat.step for beat in repeating_steps(replace(run, events=undated)).beats} == {6}
+
+
 def test_the_count_of_steps_is_the_slowest_one() -> None:
     """Samples and pulses rise with the steps, but faster; a duration and an epoch are no count."""
     steps = a_run(lambda _, line: f"batch {line + 1}").events["e"]

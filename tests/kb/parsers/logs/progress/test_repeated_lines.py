@@ -69,3 +69,10 @@ def test_a_value_has_no_unit_and_is_no_time() -> None:
     """Times and durations are in every log."""
     assert states_value("residue 0.25")
     assert not any(map(states_value, ("took 1.5 s", "12:00:01.250 ready", "1795981356.25 ready", "10.0.0.1 ready")))
+
+
+def test_counts_of_which_those_in_between_were_not_kept_still_count() -> None:
+    """The first few and the last few lines of several ranks: 10 and 50 of 10, 20, 30 and so on."""
+    kept = [f"<{rank}> furlong {step}: loss 0.{step}{rank}" for step in (10, 50) for rank in range(4)]
+    assert counted(kept) == [10] * 4 + [50] * 4
+    assert counted([line.replace("furlong 10", "furlong 3") for line in kept]) is None
