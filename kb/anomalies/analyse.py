@@ -58,6 +58,7 @@ MOST_LINES = 5  # that stand out, of all kinds together
 DISSENT = 0.8  # score of a rank whose value differs from all others'
 LITTLE = 20.0  # seconds that slower steps of a run that ended well may cost
 MUCH = 2.5  # times as long a step takes that is told all the same
+RUNNING = "RUNNING"
 STALLED = "TIMEOUT"  # the state of a run that hangs
 LOADS = ("checkpoint_load", "data_load")  # what an exception before the first step may say that it was doing
 ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
@@ -166,11 +167,12 @@ def find_anomalies(
         said.append(_unfiltered(seen, pool))
     run, off, turned, ending = seen.run, seen.off, seen.turned, seen.ending
     new = new_lines(run.events.values(), seen.fresh) if good else ()
-    if ending.well and not turned:
+    moved = drifting(run) if ending.well and not turned and run.state.upper() == RUNNING and good is not None else ()
+    if ending.well and not turned and not moved:
         apart = changed(run, good) if good else ()
         return RunFindings(said=tuple(said), changed=apart, compared_with=_peers(run, good, pool), new=new)
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
-    events = choose_events(weighed)
+    events = () if moved else choose_events(weighed)  # it runs on: nothing has failed
     still, drifted, dissent = _odd_ranks(seen, good, events)
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))

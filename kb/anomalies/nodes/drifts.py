@@ -83,7 +83,25 @@ def _of_event(event: RunEvent) -> list[OddNode]:
             begun = spots[-1] if behind else _begun(values[node], spots, first[node], last[node])
             found.append(OddNode(node, score, why, (event.id,), begun, begun.time))
         found += _standing(event, values)
+        found += _turned(event, values)
     return found
+
+
+def _turned(event: RunEvent, rows: Mapping[str, Sequence[float]]) -> Iterator[OddNode]:
+    """Yield the only node on which a number of one sign has the other one in its last lines, with the first such line."""
+    odd = [node for node, own in rows.items() if len({math.copysign(1.0, value) for value in own[-EDGE:]}) == 1]
+    signs = {node: math.copysign(1.0, rows[node][-1]) for node in odd}
+    usual = median(signs.values()) if signs else 0.0
+    odd = [node for node, sign in signs.items() if sign != usual]
+    rest = [value for node, own in rows.items() if node not in odd for value in own]
+    if len(odd) != 1 or not usual or any(value * usual <= 0.0 for value in rest) or rows[odd[0]][0] * usual <= 0.0:
+        return
+    node, own = odd[0], rows[odd[0]]
+    since = next(at for at in range(len(own), 0, -1) if own[at - 1] * usual > 0.0)
+    if all(value * usual > 0.0 for value in own[:since]):
+        why = f"{own[-1]:g} in its last {len(own) - since} such lines; before, and on the others, it has the other sign"
+        spot = event.nodes[node].spots[since]
+        yield OddNode(node, STANDS, why, (event.id,), spot, spot.time)
 
 
 def _leaving(rows: Mapping[str, Sequence[float]]) -> frozenset[str]:

@@ -145,13 +145,11 @@ def step_at(course: StepCourse, time: float | None) -> int | None:
 
 
 def step_of(run: RunProfile, spot: LineRef) -> int | None:
-    """The step that its speaker last printed in the same source up to a line; None if no such line is kept."""
-    before = [
-        beat
-        for beat in (*run.beats, *run.counted)
-        if beat.spot.source == spot.source and beat.spot.rank == spot.rank and beat.spot.offset <= spot.offset
-    ]
-    return max(before, key=lambda beat: beat.spot.offset).step if before else None
+    """The step that its speaker, else anybody, last printed in the same source up to a line; None if no such line is kept."""
+    here = (beat for beat in (*run.beats, *run.counted) if beat.spot.source == spot.source)
+    before = [beat for beat in here if beat.spot.offset <= spot.offset]
+    own = [beat for beat in before if beat.spot.rank == spot.rank] or before
+    return max(own, key=lambda beat: beat.spot.offset).step if own else None
 
 
 def step_named(text: str, course: StepCourse) -> int | None:

@@ -429,3 +429,19 @@ def test_a_run_that_ended_for_a_number_that_moved_turned_where_it_moved() -> Non
 
     assert look(_of_ranks(rises, (2, "SapError: the cask is full")), good).step == 40
     assert look(_of_ranks(rises, (4, "SapError: the cask is full")), good).step == 80
+
+
+def test_a_number_that_moved_on_one_rank_is_told_of_a_run_that_goes_on_but_no_other_line() -> None:
+    """Nothing has failed yet; without a good run to compare with, and of a run that has ended well, it is not told."""
+
+    def slower(rank: int, at: int) -> float:
+        return 380.0 if rank == 3 and at > 3 else 40.0 + at
+
+    good = baseline_of(_of_ranks(lambda _, at: 40.0 + at, state="COMPLETED"))
+    late = (1, "error: the spool was busy, it is free again")
+    found = look(_of_ranks(slower, late, state="RUNNING"), good)
+    assert ([odd.node for odd in found.drifted], found.events, found.step) == (["rank 3"], (), 50)
+    assert found.stage == "iterating"
+    assert look(_of_ranks(slower, late, state="COMPLETED"), good).drifted == ()
+    assert look(_of_ranks(slower, late, state="RUNNING")).drifted == ()
+    assert look(_of_ranks(lambda _, at: 40.0 + at, late, state="RUNNING"), good).drifted == ()

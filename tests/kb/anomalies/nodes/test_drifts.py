@@ -33,6 +33,17 @@ def test_a_queue_that_dries_up_on_one_rank_is_found() -> None:
     assert [odd.node for odd in drifting(a_run(lambda rank, line: 1 if rank == 3 and line > 3 else 14))] == ["rank 3"]
 
 
+def test_a_number_that_changes_its_sign_on_one_rank_is_found() -> None:
+    """Of the same size as on the others; not where signs alternate, are such from the start, or change on several ranks."""
+    (odd,) = drifting(a_run(lambda rank, line: (4.0 + 0.1 * line) * (-1 if rank == 4 and line > 4 else 1)))
+    assert (odd.node, odd.spot and odd.spot.offset) == ("rank 4", 5)
+    assert odd.why == "-4.7 in its last 3 such lines; before, and on the others, it has the other sign"
+    assert drifting(a_run(lambda rank, line: 4.0 * (-1 if rank == 4 and line > 6 else 1))) == ()
+    assert drifting(a_run(lambda rank, line: 4.0 * (-1 if (rank + line) % 3 == 0 else 1))) == ()
+    assert drifting(a_run(lambda rank, _: 4.0 * (-1 if rank == 4 else 1))) == ()
+    assert drifting(a_run(lambda rank, line: 4.0 * (-1 if rank in (4, 5) and line > 4 else 1))) == ()
+
+
 def test_a_rank_that_fell_behind_a_count_is_shown_with_its_last_line() -> None:
     """It did not move: the others went on, so that its end tells more than its beginning."""
     (odd,) = drifting(a_run(lambda rank, line: 10 + (line if rank == 6 else 40 * line)))

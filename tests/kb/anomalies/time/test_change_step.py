@@ -88,13 +88,14 @@ def test_a_step_that_the_line_names_itself_counts_if_it_is_not_a_past_one() -> N
 
 
 def test_the_step_of_a_line_is_the_last_that_its_speaker_printed() -> None:
-    """Of another rank in the same log it is not known; nor before the first."""
+    """If it printed none, the last of anybody; nothing is known before the first, and in another log."""
     lines = [StepLine(LineRef("all.log", 10 * at, rank=at % 2), 5 * at) for at in range(1, 7)]
     run = RunProfile({}, beats=tuple(lines[:2]), counted=tuple(lines[2:]))
     assert step_of(run, LineRef("all.log", 45, rank=1)) == 15
     assert step_of(run, LineRef("all.log", 40, rank=0)) == 20
     assert step_of(run, LineRef("all.log", 5, rank=1)) is None
-    assert step_of(run, LineRef("all.log", 45, rank=3)) is None
+    assert step_of(run, LineRef("all.log", 45, rank=3)) == 20
+    assert step_of(run, LineRef("other.log", 45, rank=1)) is None
 
 
 def test_a_run_stands_when_lines_go_on_long_after_the_last_step() -> None:
