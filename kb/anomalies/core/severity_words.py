@@ -42,7 +42,9 @@ _MILD = lazy_compile(
     r"|experimental|beta|is disabled|disabling|optional|for best performance|please (?:install|consider|use|tune)"
     # that the speaker went on
     r"|switched off|dropped|skipped|trying (?:another|again)|will (?:retry|try)|attempt \S+|buffering|buffered|instead|resum(?:ed|es|ing)|restored"
-    r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|already (?:been )?registered|unused|errors?(?: rate)?[:=]? \d{1,9}\.\d{1,12})\b"
+    r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|already (?:been )?registered|unused|errors?(?: rate)?[:=]? \d{1,9}\.\d{1,12}"
+    r"|(?:try|attempt|retry) (?!(\d{1,4}) of \1\b)\d{1,4} of \d{1,4}|(?:was|were|been|and) restarted|nothing (?:was |is )?lost|repaired|(?:was|were|been) re(?:peated|tried)|(?:go(?:ing)?|goes|went|doing) without"
+    r"|us(?:e|es|ing) the (?:cached|last|old|previous)|known (?:to be )?(?:bad|broken|defective)|(?:second|third|next) (?:call|try|attempt))\b"
 )
 _CONSEQUENCE = lazy_compile(
     r"(?i)closing signal|killing subprocess|exits with return code|childfailederror|root cause \(first observed|failed \(exitcode"

@@ -45,8 +45,9 @@ CHAIN = 6000  # bytes between the exceptions of one chain
 class MeasuredEvent:
     """An event with its features, the line that shows it best, and when that was written.
 
-    `caught`: an exception after which the job continued; `ends_near`: its last line on `nodes` came near the turn; `higher`: a number there
-    is farther from those of the other nodes than theirs are from each other; `passed`: the ranks that wrote it continued; `begun`: when its
+    `caught`: an exception after which the job continued, or what introduces one; `ends_near`: its last line on `nodes` came near the
+    turn; `higher`: a number there is farther from those of the other nodes than theirs are from each other; `passed`: the ranks that wrote
+    it continued; `begun`: when its
     first line was written; `sudden`: not before the run turned.
     """
 
@@ -153,6 +154,11 @@ class EventMeasurer:
                 found[writer] |= set(event.nodes)
         return {writer: (count[writer], len(found[writer])) for writer in count}
 
+    def _was_handled(self, spot: LineRef, *, raised: bool) -> bool:
+        """Whether the line above a traceback, or this line above one, tells a way out, and its source goes on with usual lines."""
+        told = self._below.is_handled(spot) if raised else self._below.tells_way_out(spot)
+        return told and self._survival.routine.get(spot.source, -1) > spot.offset
+
     def _first_of_raised(self) -> float | None:
         """When the first exception was raised that nobody caught."""
         times = [
@@ -191,7 +197,8 @@ class EventMeasurer:
         raised = (is_raised(event.text) or is_raised(spot.text)) and not consequence
         if raised and _just_before(self._ignored.get(spot.source, []), spot.offset, IGNORED):
             raised, told = False, 0.0  # the interpreter itself says that it continues
-        caught = raised and (against.fresh < KNOWN or self._survival.most_went_on(where))
+        handled = all(self._was_handled(item, raised=raised) for seen in where.values() for item in seen.spots)
+        caught = handled or (raised and (against.fresh < KNOWN or self._survival.most_went_on(where)))
         if caught:
             raised, told = False, CAUGHT * told
         features = {

@@ -43,3 +43,25 @@ def test_what_a_rank_logs_directly_above_its_own_traceback_introduces_it() -> No
 def test_what_a_launcher_does_directly_above_its_traceback_is_explained_by_it() -> None:
     """Whoever wrote it."""
     assert explained("Sending process <*> closing signal SIGTERM", PLAIN, LOST, rank=None)
+
+
+def handled(above: str, *, level: str | None = "warning", rank: int | None = None, gap: int = 1) -> tuple[bool, bool]:
+    """Whether an exception counts as handled by what is above its traceback, and whether that counts as the way out of it."""
+    events, at = {}, 100
+    for text, own, said in ((above, level, 4), ("Traceback (most recent call last):", None, rank), (OWN, None, rank)):
+        spot = LineRef("all.log", at, text, None, None, "rank 4", said)
+        events[text] = RunEvent(text, text, own, {"rank 4": NodeEvent(1, (spot,))})
+        at += len(text) + gap
+    below = TracebacksBelow(RunProfile(events))
+    (first,), (last,) = (events[text].nodes["rank 4"].spots for text in (above, OWN))
+    return below.is_handled(last), below.tells_way_out(first)
+
+
+def test_a_traceback_below_a_line_that_tells_a_way_out_was_handled() -> None:
+    """In a log of several ranks, too, though the traceback names none; not below an error, other words, or a line far above."""
+    assert handled("one firing skipped") == (True, True)
+    assert handled("one firing skipped", rank=4) == (True, True)
+    assert handled("the glaze was repaired", level="info") == (True, True)
+    assert handled("one firing skipped", level="error") == (False, False)
+    assert handled("kiln 4 is hot") == (False, False)
+    assert handled("one firing skipped", gap=90) == (False, False)
