@@ -11,6 +11,7 @@ from kb.anomalies.core.severity_words import (
     is_asked,
     is_body,
     is_consequence,
+    is_mild,
     is_ordered,
     is_raised,
     skeleton,
@@ -178,3 +179,22 @@ def test_words_of_any_script_are_words() -> None:
     """Else all lines in such a language would be alike."""
     assert skeleton("шлюз <*> закрыт") == ("шлюз", "закрыт")
     assert skeleton("水門<*>が閉じた") != skeleton("水車<*>が止まった")
+
+
+@pytest.mark.parametrize(
+    ("line", "mild"),
+    [
+        ("spool upload failed (try 2 of 4)", True),
+        ("spool upload failed (try 4 of 4)", False),
+        ("uploader crashed and was restarted; nothing lost", True),
+        ("no room for the index, going without", True),
+        ("the feed is late, using the cached one", True),
+        ("probe 7 is known to be broken", True),
+        ("depot answered on the third call", True),
+        ("one shelf check failed and was repeated", True),
+        ("the shelf lost 3 books", False),
+    ],
+)
+def test_a_line_that_tells_a_way_out_is_mild(line: str, *, mild: bool) -> None:
+    """The speaker went on without it, or with something else; the last of several tries is no way out."""
+    assert is_mild(line) is mild
