@@ -26,6 +26,7 @@ from score import Prediction, render, score  # noqa: E402 - the path is set abov
 
 THRESHOLD = 0.2  # its own
 LONGEST = 600.0  # seconds a case
+NOTHING = 4  # its exit status where it calls no line an anomaly
 
 
 def told(program: Path, folder: Path) -> Prediction:
@@ -41,6 +42,8 @@ def told(program: Path, folder: Path) -> Prediction:
         command = [str(program), "diff", "--json", str(out), str(folder / "baseline"), str(folder / "logs")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
         if "No test lines found" in done.stderr + done.stdout:  # it found no file of the good run for any of this one's
+            return Prediction()
+        if done.returncode == NOTHING:
             return Prediction()
         if not out.exists():
             sys.exit(f"{folder.name}: logreduce failed: {done.stderr[-400:]}")
