@@ -418,7 +418,7 @@ class FaultClass:
     owner: str = ""
     lies_in: str = ""
     shared: Shared | None = None
-    generic: TableRow | None = None
+    generic: TableRow | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

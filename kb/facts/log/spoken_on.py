@@ -169,10 +169,12 @@ def _went_on(
         later = [
             end
             for end in ends
-            if end.offset > item.offset and (_is_same(end.resource, writer) or end.resource.rank is None)
+            if end.offset > item.end and (_is_same(end.resource, writer) or end.resource.rank is None)
         ]
-        between = bool(after) and any(after[0][0] < end.offset for end in later)
         shared = {words for _, who, words in lines if words and not _is_same(who, writer)}
+        # behind all that may be of its message, or a line that is none of it since it was printed before, or by others
+        below = next((at for at, _, words in after if at >= item.end or words in before or words in shared), None)
+        between = below is not None and any(below < end.offset for end in later)
         return between or usual >= (1 if ran else SPOKEN) or _goes_on_counting(own, start, after, before | shared)
     if (
         _all_raised_later(item, ends)

@@ -63,7 +63,8 @@ def with_unread(summary: StreamSummary, series: Series) -> Series:
     """Return the series with the iteration lines that no format knows; the same one if a format knows any."""
     if summary.ref.kind != "job" or any(p.step is not None and not p.validation for p in series.points):
         return series
-    if not _hints(summary.tail):
+    part_of_known = bool(series.seen) and not series.points  # the lines kept of a log are not cut where its steps are
+    if part_of_known or not _hints(summary.tail):
         return series
     year = None if summary.first_time is None else datetime.fromtimestamp(summary.first_time, UTC).year
     whole = summary.tail_offset <= len(summary.head.encode("utf-8", "replace"))
