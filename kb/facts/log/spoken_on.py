@@ -176,6 +176,9 @@ def _went_on(
         below = next((at for at, _, words in after if at >= item.end or words in before or words in shared), None)
         between = below is not None and any(below < end.offset for end in later)
         return between or usual >= (1 if ran else SPOKEN) or _goes_on_counting(own, start, after, before | shared)
+    # of lines that name no writer, those right below an exception may all be of its message
+    after = [line for line in after if line[0] >= item.end]
+    usual = sum(words in before for _, _, words in after)
     if (
         _all_raised_later(item, ends)
         and after

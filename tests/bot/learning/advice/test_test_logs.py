@@ -56,7 +56,8 @@ def refuted(url, base):
     """Two incidents in which a rule was wrong and three in which it was right, full of what must not leave."""
     said = replace(wrong("storage_io"), nodes=HOSTS)
     for at in (1, 2):
-        text = STEPS + BESIDE + FULL.removeprefix(STEPS) + QUOTA.format(40 + at, "atlas") + BESIDE
+        after = BESIDE.replace("was here", "came too late")  # lines that it printed before would show that it lived on
+        text = STEPS + BESIDE + FULL.removeprefix(STEPS) + QUOTA.format(40 + at, "atlas") + after
         add(url, base.known, text, job=f"{at}", said=said)
     for at in (3, 4, 5):
         add(url, base.known, FULL, job=f"{at}", said=right("disk_full"))
