@@ -125,6 +125,8 @@ def _point(offset: int, text: str, step: int, year: int | None) -> ProgressPoint
     compute, data = own_times(raw)
     own = float(only["value"]) / (1000 if only["unit"] == "ms" else 1) if only else None
     seconds = find_seconds(raw) if own is None else own
+    if compute and seconds and math.isclose(seconds, compute):
+        seconds = None  # what a rank worked itself is no time of the step
     return ProgressPoint(
         offset=offset,
         step=None if only else step,
@@ -132,9 +134,7 @@ def _point(offset: int, text: str, step: int, year: int | None) -> ProgressPoint
         time=prefix.time,
         loss=parse_float(loss["value"].encode()) if loss else None,
         learning_rate=parse_float(rate["value"].encode()) if rate else None,
-        seconds=None
-        if compute and seconds and math.isclose(seconds, compute)
-        else seconds,  # what a rank worked itself is no time of the step
+        seconds=seconds,
         rank=prefix.rank,
         format=UNREAD,
         compute=compute,
