@@ -22,10 +22,8 @@ from kb.scanning.summary import StreamSummary, kept_lines
 ALIKE = 2  # excused exceptions of one place that show that its handler lives with them
 SPOKEN = 3  # usual lines that show that a process went on
 SPOKEN_UNKNOWN = 12  # likewise, where lines do not say which process wrote them
-OFTEN, MOST_OFTEN = (
-    3,
-    0.5,
-)  # lines of one form before, at least, and their share of those of the form that is printed most often
+OFTEN = 3  # lines of a form before an exception, at least, of the steps or the pulse of a process …
+MOST_OFTEN = 0.5  # … and their share of those of the form that it printed most often
 SPOKEN_BY_MAIN = 8  # likewise, where a traceback begins in a main function, as it may also if nobody caught it
 RECORD = 400  # bytes above a traceback within which the record that it belongs to ends
 _FEWEST_WORDS = 2
@@ -161,8 +159,8 @@ def _went_on(
     own = [line for line in lines if line[2] and (_is_same(line[1], writer) if known else not _is_known(line[1]))]
     before, after = {words for at, _, words in own if at < start}, [line for line in own if line[0] > item.offset]
     usual = sum(words in before for _, _, words in after)
+    shared = {words for _, who, words in lines if words and not _is_same(who, writer)}
     if _MAIN.match(str(item.fields.get("frames"))):
-        shared = {words for _, who, words in lines if words and not _is_same(who, writer)}
         alike = [words for _, _, words in after if words in shared]
         return known and len(alike) >= SPOKEN_BY_MAIN and len(set(alike)) > 1
     if known:
@@ -171,7 +169,6 @@ def _went_on(
             for end in ends
             if end.offset > item.end and (_is_same(end.resource, writer) or end.resource.rank is None)
         ]
-        shared = {words for _, who, words in lines if words and not _is_same(who, writer)}
         # behind all that may be of its message, or a line that is none of it since it was printed before, or by others
         below = next((at for at, _, words in after if at >= item.end or words in before or words in shared), None)
         between = below is not None and any(below < end.offset for end in later)
@@ -197,10 +194,8 @@ def _goes_on_counting(own: Sequence[_Line], start: int, after: Sequence[_Line], 
 
     A process that ends prints each of its closing lines once.
     """
-    often, again = (
-        Counter(words for at, _, words in own if at < start),
-        Counter(words for _, _, words in after if words in usual),
-    )
+    often = Counter(words for at, _, words in own if at < start)
+    again = Counter(words for _, _, words in after if words in usual)
     most = max(often.values(), default=0)
     return any(often[words] >= max(OFTEN, most * MOST_OFTEN) for words in again) or max(again.values(), default=0) > 1
 

@@ -18,13 +18,12 @@ from kb.model import ProgressPoint
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.progress import words
 from kb.parsers.logs.progress.quantities import find_seconds, own_times, parse_float
-from kb.parsers.logs.progress.repeated_lines import counted
+from kb.parsers.logs.progress.repeated_lines import LONGEST, counted
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import Series, StreamSummary, kept_lines, series_of, tail_lines
 
 UNREAD = "unread"  # the format of these points
 FEWEST = 4  # different steps of a form
-LONGEST = 400  # characters of a line that are read
 MOST_LINES = 1000  # of a log
 MOST_FALLS = 3  # one line in so many may be behind the one before it
 _NUMBER = r"[-+]?(?:\d{1,12}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,4})?|\.\d{1,20}|(?i:nan|-?inf(?:inity)?))"
