@@ -339,6 +339,8 @@ def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Eve
         if kind is not None:
             fields: dict[str, Scalar] = {"object": "Node", "name": who.node, "taint": key, "effect": effect}
             message = f"{who.node} is tainted {key}={string(taint.get('value'), 100)}:{effect}"
+            if kind == "node_problem":
+                fields |= node_problem(key, "")
             yield Event(source, moment(taint.get("timeAdded")), kind, key, message, who, fields)
 
 

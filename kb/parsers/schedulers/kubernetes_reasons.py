@@ -5,7 +5,8 @@ of refused pods (pkg/kubelet/lifecycle/predicate.go), of waiting containers (pkg
 pkg/kubelet/container/sync_result.go), of disrupted pods and failed Jobs (api/core/v1 and
 api/batch/v1), and of Volcano's events (pkg/controllers/job of 2026-08-20). Compared on 2026-11-30: events of
 node-problem-detector (config of 2026-08-22), of the taints of devices (pkg/controller/devicetainteviction), of Karpenter,
-of the Cluster Autoscaler and of AKS's scheduled events of a machine (a freeze passes). Values only.
+of the Cluster Autoscaler, of AKS's scheduled events of a machine (a freeze passes), of the node monitoring agent of EKS
+(pkg/reasons of 2026-08-18) and of NVSentinel: of their warnings, only an Xid and an error of a disk are read. Values only.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "KernelOops",
         "TaskHung",
         "IOError",
+        "BlockDeviceIOError",  # EKS
         "Ext4Error",
         "FilesystemIsReadOnly",
         "XfsHasShutdown",
@@ -148,6 +150,8 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
 _KINDS: Final = {reason: kind for kind, reasons in _REASONS.items() for reason in reasons}
 # resources of a node that a pod asks for and that are taken: OutOfcpu, OutOfephemeral-storage, OutOfnvidia.com/gpu
 _OUT_OF: Final = re.compile(r"OutOf[a-z][\w./-]{1,80}\Z")
+# the events of EKS's agent (NvidiaXID13Warning) and of NVSentinel (SysLogsXIDErrorIsNotHealthy) about Xids
+_XID: Final = re.compile(r"NvidiaXID\d{1,3}(?:Warning|Error)\Z|\w{0,40}X[Ii][Dd]ErrorIsNotHealthy\Z")
 # taints that report a problem of a node; node.kubernetes.io/unschedulable only repeats `unschedulable`
 TAINTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -175,4 +179,6 @@ def kind_of(reason: str) -> str | None:
     """Return the kind of event that a reason means (see kb.parsers.schedulers.kubernetes); None if it is not known."""
     if reason.startswith("EvictedDueTo"):  # Kueue
         return "preemption" if "Preempt" in reason else "eviction"
+    if _XID.match(reason):
+        return "node_problem"
     return _KINDS.get(reason) or ("start_failed" if _OUT_OF.match(reason) else None)
