@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, zip_longest
+from random import Random
 from statistics import median
 
 from kb.parsers.logs.prefixes import peel
@@ -204,7 +205,7 @@ def shared_own_prefix_of(heads: Sequence[tuple[bytes, int]]) -> re.Pattern[bytes
     """
     found: dict[Form, Counter[bytes]] = defaultdict(Counter)
     ranks: dict[Form, set[int]] = defaultdict(set)
-    every = [(_own_lines(head), rank) for head, rank in heads]
+    every = [(_sample(_own_lines(head), MOST_LINES // max(len(heads), 1)), rank) for head, rank in heads]
     for lines, rank in every:
         for form, kinds in _own_forms(lines, rank).items():
             if kinds.total() >= COVERED * len(lines):
@@ -224,16 +225,22 @@ def _own_lines(head: bytes) -> list[bytes]:
     return [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip()][:MOST_LINES]
 
 
+def _sample(lines: list[bytes], most: int) -> list[bytes]:
+    """As many of the lines at most, in order, by chance: every second or third line could be of one kind."""
+    return [lines[index] for index in sorted(Random(len(lines)).sample(range(len(lines)), min(len(lines), most)))]
+
+
 def _own_forms(lines: Sequence[bytes], rank: int) -> Mapping[Form, Counter[bytes]]:
     """By the form of a prefix that names the rank the kinds of lines behind it, with their number."""
     found: dict[Form, Counter[bytes]] = defaultdict(Counter)
-    digits = b"%d" % rank
+    own = re.compile(rb"(?<!\d)0{0,4}%d(?!\d)" % rank)
     for line in lines:
-        if digits not in line[:PREFIX]:
+        if not own.search(line, 0, PREFIX):
             continue
-        known = peel(line).end
-        for form, value, _, rest in _numbers(line):
-            if value == rank and len(line) - len(rest) > known and not rest.startswith(b":"):
+        known = -1
+        for form, _, _, rest in _numbers(line, rank):
+            known = peel(line).end if known < 0 else known
+            if len(line) - len(rest) > known and not rest.startswith(b":"):
                 found[form][b" ".join(_LETTERS.findall(rest)[:6])] += 1
     return found
 
@@ -273,12 +280,17 @@ def _suffix_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Patter
     return re.compile(rb"(?P<key>%s)(?P<rank>0{1,5})%s[ \t\r]{0,4}(?:\n|\Z)" % (before, behind))
 
 
-def _numbers(line: bytes) -> Iterator[tuple[Form, int, bytes, bytes]]:
-    """The numbers of a prefix by their form, the words before them, and the rest of the line; no part of a time."""
+def _numbers(line: bytes, wanted: int | None = None) -> Iterator[tuple[Form, int, bytes, bytes]]:
+    """The numbers of a prefix by their form, the words before them, and the rest of the line; no part of a time.
+
+    `wanted`: the value that a number must have.
+    """
     stamp = _STAMP.search(line, 0, PREFIX)
     taken = stamp.span() if stamp else (0, 0)
     numbers = (item for item in _NUMBER.finditer(line, 0, PREFIX) if not taken[0] <= item.start() < taken[1])
     for match in islice(numbers, MOST_NUMBERS):
+        if wanted is not None and int(match[0]) != wanted:
+            continue
         behind = _BEHIND.match(line, match.end())
         if behind is not None:
             before = line[: match.start()]

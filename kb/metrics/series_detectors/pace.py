@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from statistics import median
 
@@ -115,18 +114,18 @@ def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
 
     Here all points of one bar count: their rate is a moving average over the last steps, which recovers after a pause.
     """
-    rated = _each_once([p for p in points if p.throughput and math.isfinite(p.throughput)])
+    rated: Sequence[ProgressPoint] = _each_once([p for p in points if p.throughput and math.isfinite(p.throughput)])
+    values = [p.throughput or 0.0 for p in rated]
     if not rated:
         bars = [p for p in points if p.format in BARS and p.seconds and math.isfinite(p.seconds)]
         longest = Counter(p.total for p in bars).most_common(1)
         # a bar that is full shows the mean over all its steps, with the pauses between them
-        bars = [p for p in bars if p.total == longest[0][0] and p.step != p.total]
-        rated = [replace(p, throughput=1.0 / (p.seconds or 1.0)) for p in bars]
+        rated = bars = [p for p in bars if p.total == longest[0][0] and p.step != p.total]
+        values = [1.0 / (p.seconds or 1.0) for p in bars]
         if any((later.step or 0) < (item.step or 0) for item, later in pairwise(rated)):
             return None  # restarted bars
         if bars and _passes_over(points, bars[0].total):
             return None
-    values = [p.throughput or 0.0 for p in rated]
     most = list(accumulate(reversed(values), max))[::-1]
     fewest = max(COLLAPSED, COLLAPSED_SHARE * len(values))
     for index in range(BEFORE_COLLAPSE, len(values) - COLLAPSED):

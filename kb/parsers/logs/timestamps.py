@@ -88,12 +88,12 @@ def stamp_time(match: re.Match[bytes], year: int | None = None) -> float | None:
     day = None if date is None else midnight_of(*date)
     if day is None:
         return None
-    hour = int(match["hour"])
-    if match["half"]:
-        hour = hour % 12 + (12 if match["half"] == b"PM" else 0)
-    stamp = float(day + hour * 3600 + int(match["minute"]) * 60 + int(match["second"]))
-    fraction = match["fraction"]
-    return stamp + (int(fraction) / 10 ** len(fraction) if fraction else 0.0) - _zone_seconds(match["zone"])
+    hours, minute, second, half, fraction, zone = match.group("hour", "minute", "second", "half", "fraction", "zone")
+    hour = int(hours)
+    if half:
+        hour = hour % 12 + (12 if half == b"PM" else 0)
+    stamp = float(day + hour * 3600 + int(minute) * 60 + int(second))
+    return stamp + (int(fraction) / 10 ** len(fraction) if fraction else 0.0) - _zone_seconds(zone)
 
 
 @lru_cache(maxsize=64)
@@ -111,10 +111,10 @@ def is_glog(match: re.Match[bytes]) -> bool:
 
 
 def _date(match: re.Match[bytes], year: int | None) -> tuple[int, int, int] | None:
-    names = next((names for names in _WITH_YEAR if match[names[0]]), None)
-    if names is not None:
-        told, month, day = (int(part) for part in match.group(*names))
-        return told + (2000 if told < 100 else 0), month, day
+    for names in _WITH_YEAR:  # no generator: this runs for most lines that are read
+        told, month, day = match.group(*names)
+        if told:
+            return int(told) + (2000 if len(told) < 3 else 0), int(month), int(day)
     if match["clf_y"]:
         return int(match["clf_y"]), _MONTHS.index(match["clf_m"]) + 1, int(match["clf_d"])
     if match["name_y"]:

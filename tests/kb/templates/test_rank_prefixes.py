@@ -249,6 +249,21 @@ def test_the_prefix_of_logs_of_one_rank_each_is_learned_from_all_of_them() -> No
     assert shared_own_prefix_of([]) is None
 
 
+def test_of_the_prefix_of_logs_of_one_rank_each_a_sample_of_the_lines_decides() -> None:
+    """Lines that come in turn, as of each step, are not all of one kind in it."""
+    kinds = ["<{rank}> " + TEXTS[0], "<{rank}> " + TEXTS[1], "<{rank}> " + TEXTS[2], *("plain " + TEXTS[3],) * 5]
+    for turn in range(8):
+        heads = [
+            ("\n".join(kinds[(n + turn) % 8].format(rank=rank, n=7) for n in range(801)).encode(), rank)
+            for rank in range(8)
+        ]
+        assert shared_own_prefix_of(heads) is None, turn
+    heads = [
+        ("\n".join(f"<{rank}> " + TEXTS[n % 6].format(n=7) for n in range(801)).encode(), rank) for rank in range(8)
+    ]
+    assert shared_own_prefix_of(heads) is not None
+
+
 def test_all_logs_of_one_rank_each_are_read_in_the_same_form(tmp_path) -> None:
     """A rank that prints more kinds of lines than the others still shares with them the lines that all print."""
     for head, rank in logs_of_ranks("2026-03-01 10:00:00 ERROR [rank{rank}] "):
