@@ -16,6 +16,7 @@ from kb.anomalies.core.run import RANK, LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_body, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
+from kb.anomalies.events.lead_up import with_lead_up
 from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
 from kb.anomalies.nodes.absences import absences
@@ -172,7 +173,9 @@ def find_anomalies(
         apart = changed(run, good) if good else ()
         return RunFindings(said=tuple(said), changed=apart, compared_with=_peers(run, good, pool), new=new)
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
-    events = () if moved else choose_events(weighed)  # it runs on: nothing has failed
+    events = (
+        () if moved else tuple(with_lead_up(choose_events(weighed), weighed, len(run.ranks)))
+    )  # it runs on: nothing has failed
     still, drifted, dissent = _odd_ranks(seen, good, events)
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))

@@ -124,9 +124,12 @@ class EventMeasurer:
             steps = sum((spot.source, spot.offset) in self._steps for spot in spots)  # a bar may precede any line
             if is_part(event) or (steps * 2 > len(spots) and not is_behind_bars(event, spots)):
                 continue  # the words of a step line name what it measures; `temporal` reads its numbers
-            if not self._below.explain(event, spots):
+            if not (self._below.explain(event, spots, self._continued) or self._below.introduces_loss(event, spots)):
                 found.append(self._measure(event))
         return found
+
+    def _continued(self, spot: LineRef) -> bool:
+        return self._survival.went_on(spot, self._behind.time(spot))
 
     # What all events are seen against
 

@@ -22,8 +22,6 @@ ALONE = 0.2  # of the likeliest, if none is reported
 SURE = 0.5  # from which on an event explains why a process was ended
 TROUBLE = 0.3  # harm of a line that reports trouble
 MOST = 8
-MOST_EARLIER = 2  # lines that lead up to another
-_COMPONENT = re.compile(r"[A-Za-z][\w./-]{2,60}: ")  # what names itself at the start of its lines
 _NAME = re.compile(
     r"(?<![\w.-])[A-Za-z]+(?:[-.][A-Za-z]*[\w<*>]+)+(?![\w.-])"
 )  # of a host, and other names that are made of parts
@@ -114,7 +112,7 @@ def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
     """
     told = [ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD]
     told = _with_one_block(_causes(told) or _likely_cause(weighed) or _surest(told))
-    told = _without_copies(_with_lead_up(_with_first_report(told, weighed), weighed))
+    told = _without_copies(_with_first_report(told, weighed))
     return tuple(told) or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)
 
 
@@ -154,19 +152,6 @@ def _with_first_report(told: Sequence[RankedEvent], weighed: Sequence[RankedEven
     return [
         replace(first, score=best.score) if item is best else item for item in told if item is best or not item.launched
     ]
-
-
-def _with_lead_up(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent]) -> list[RankedEvent]:
-    """The events with what the likeliest one's component printed before it, if it is heard on that one node only, and in no good run."""
-    component = _COMPONENT.match(told[0].event.text) if told else None
-    if component is None:
-        return list(told)
-    lines = [item for item in weighed if item.event.text.startswith(component[0])]
-    alone = all(item.nodes == told[0].nodes and item.fresh >= NEW and not item.event.elsewhere for item in lines)
-    if len(told[0].nodes) != 1 or not alone:
-        return list(told)
-    earlier = [item for item in lines if item not in told and item.spot.order < told[0].spot.order]
-    return [*told, *(replace(item, score=TOLD) for item in earlier[:MOST_EARLIER])]
 
 
 def _without_copies(told: Sequence[RankedEvent]) -> list[RankedEvent]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_consequence, is_mild, is_raised
 
+FEW = 2  # speakers that may report in words of their own, above what they lost
 BELOW = 40  # bytes of prefixes between a line and the head of the traceback below it
 LONGEST = 20_000  # bytes of a traceback
 GRAVE = frozenset({"error", "critical", "fatal"})
@@ -49,12 +50,28 @@ class TracebacksBelow:
         for several in (*self._raised.values(), *self._heads.values(), *self._handled.values()):
             several.sort()
 
-    def explain(self, event: RunEvent, spots: Sequence[LineRef]) -> bool:
-        """Whether the exception of a traceback below explains an event, each time it came."""
+    def explain(self, event: RunEvent, spots: Sequence[LineRef], went_on: Callable[[LineRef], bool]) -> bool:
+        """Whether the exception of a traceback below explains an event, each time it came.
+
+        A warning above the exception that ended its rank tells something of its own. `went_on`: whether the writer of a line continued.
+        """
         if not self._heads:
             return False
         raised, follows = is_raised(event.text), is_consequence(event.text)
-        return all(self._explains(spot, raised=raised, follows=follows) for spot in spots)
+        grave = event.level is None or event.level in GRAVE
+        return all(
+            self._explains(spot, raised=raised, follows=follows) and (grave or raised or follows or went_on(spot))
+            for spot in spots
+        )
+
+    def introduces_loss(self, event: RunEvent, spots: Sequence[LineRef]) -> bool:
+        """Whether several ranks print an event at the level of an error, each directly above its own traceback about a lost peer."""
+        several = len({(spot.source, spot.rank) for spot in spots}) > FEW and event.level in GRAVE
+        return several and not is_raised(event.text) and all(self._is_above_loss(spot) for spot in spots)
+
+    def _is_above_loss(self, spot: LineRef) -> bool:
+        inner = self._below(spot)
+        return inner is not None and inner[1]
 
     def is_handled(self, spot: LineRef) -> bool:
         """Whether the traceback of an exception stands directly below a line that tells a way out, below the level of an error."""
@@ -74,13 +91,21 @@ class TracebacksBelow:
         return below and (end, False) in self._handled.get(spot.source, ())
 
     def _explains(self, spot: LineRef, *, raised: bool, follows: bool) -> bool:
+        inner = self._below(spot)
+        if inner is None:
+            return False
+        if raised:
+            head = _next(self._heads.get((spot.source, spot.rank), ()), spot.offset)
+            return head is not None and head[1]
+        return follows or (spot.rank is not None and not inner[1])
+
+    def _below(self, spot: LineRef) -> tuple[int, bool] | None:
+        """The exception of the traceback that begins directly below a line."""
         who = spot.source, spot.rank
         head, inner = _next(self._heads.get(who, ()), spot.offset), _next(self._raised.get(who, ()), spot.offset)
         if head is None or inner is None or head[0] > _end(spot) + BELOW or not head[0] < inner[0] < head[0] + LONGEST:
-            return False
-        if raised:
-            return head[1]
-        return follows or (spot.rank is not None and not inner[1])
+            return None
+        return inner
 
 
 def _end(spot: LineRef) -> int:

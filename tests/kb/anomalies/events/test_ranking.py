@@ -38,21 +38,6 @@ def test_of_a_launchers_reports_the_first_is_told_and_none_beside_a_cause() -> N
     assert choose_events((late, early, cause)) == (cause,)
 
 
-def test_what_a_component_printed_before_on_the_same_rank_leads_up_to_it() -> None:
-    """Only if no good run knows it, and it is not heard of elsewhere."""
-
-    def heard(text: str, at: float, score: float, node: str = "rank 2") -> RankedEvent:
-        return replace(an_event(text, at, score), nodes=frozenset({node}))
-
-    told = heard("shardcache: cold tier gave <*> records", 9.0, 0.8)
-    sign = heard("shardcache: falling back to cold tier for pool <*>", 6.0, 0.1)
-    other = heard("prefetch: queue depth <*>", 5.0, 0.1)
-    assert [item.spot for item in choose_events((told, sign, other))] == [told.spot, sign.spot]
-    assert choose_events((told, replace(sign, fresh=0.0), other)) == (told,)
-    assert choose_events((told, sign, heard("shardcache: swept", 5.0, 0.1, "rank 1"))) == (told,)
-    assert choose_events((told, heard("shardcache: closed", 9.5, 0.1))) == (told,)
-
-
 def test_a_signal_that_a_launcher_reports_is_told_only_where_nothing_explains_it() -> None:
     """A last word that is sure enough explains it, a guess does not."""
     launcher = replace(an_event("failed (exitcode: <*>) local_rank: <*>", 9.0, 0.9), consequence=True)

@@ -80,7 +80,8 @@ def test_a_line_that_a_healthy_run_has_about_as_often_is_usual() -> None:
     assert scores(replace(event, features={"excess": 1.5, "peers": 1.0})) == [0.2]
     bad = on_ranks(replace(event, harm=0.6, passed=True), 3, 5)
     assert scores(bad) == [CAUGHT * 0.2]
-    assert scores(replace(bad, sudden=True)) == [0.2]
+    assert scores(replace(bad, sudden=True)) == [CAUGHT * 0.2]  # each went on
+    assert scores(replace(bad, sudden=True, passed=False)) == [0.2]
 
 
 def on_ranks(event: MeasuredEvent, *ranks: int) -> MeasuredEvent:
@@ -147,3 +148,59 @@ def test_what_most_ranks_print_from_long_before_the_turn_counts_little() -> None
     assert scores(replace(calm, sudden=True)) == [0.2]
     assert scores(replace(event, event=replace(event.event, level="warning"))) == [0.2]
     assert scores(on_ranks(calm, 0, 1)) == [0.2]
+
+
+def test_what_several_ranks_printed_by_themselves_before_the_turn_counts_little() -> None:
+    """It happens to any of them now and then; what comes to all at one moment, or to some more than to others, does not."""
+    alike = on_ranks(an_event("glaze <*> was thin", 0, 50, harm=0.3), 1, 4)
+    late = NodeEvent(1, (LineRef("4.log", 90, "glaze 7 was thin", None, 90.0, "rank 4", 4),))
+    apart = replace(alike, event=replace(alike.event, nodes={**alike.event.nodes, "rank 4": late}))
+    after = on_ranks(an_event("firing <*>", 0, 95, fresh=0.2), 1, 4)
+    assert scores(apart, after)[0] == BEHIND * 0.2
+    for other in (
+        alike,
+        replace(apart, sudden=True),
+        replace(apart, higher=True),
+        replace(apart, nodes=frozenset({"rank 4"})),
+    ):
+        assert scores(other, after)[0] == 0.2
+
+
+def test_the_new_last_words_of_several_ranks_are_told_if_only_one_kind_of_line_is_theirs() -> None:
+    """They leave together; not so where they print more after it, or an exception tells why."""
+    last = on_ranks(an_event("kiln <*> is cold, leaving", 3, 1000), 3, 4, 5)
+    spots = {n: LineRef("3.log", 1000, "kiln 3 is cold, leaving", None, 99.0, f"rank {n}", n) for n in (3, 4, 5)}
+    assert scores(last, run=a_run(spots)) == [FINAL]
+    more = on_ranks(an_event("swept", 3, 1001, fresh=0.2), 4)
+    assert scores(last, more, run=a_run(spots))[0] == 0.2
+    assert scores(replace(last, consequence=True), run=a_run(spots)) == [0.2]
+    assert scores(last, an_event("OwnError: x", 6, 60, raised=True), run=a_run(spots)) == [0.2, UNCAUGHT]
+
+
+def test_a_new_warning_that_all_ranks_print_at_one_moment_is_told_where_no_rank_says_more() -> None:
+    """What they share is at fault."""
+    event = on_ranks(an_event("chart <*> is empty", 0, 5, harm=0.3, passed=True), *range(RANKS))
+    assert scores(event) == [FINAL]
+    assert scores(on_ranks(event, *range(RANKS - 1))) == [0.2]
+    assert scores(replace(event, harm=0.1)) == [0.2]
+    assert scores(replace(event, fresh=0.2)) == [0.2]
+
+
+def test_in_one_log_without_ranks_the_last_new_trouble_is_told() -> None:
+    """What launchers and libraries print after it follows from it."""
+    spot = LineRef("train.log", 70, "gate not reached", None, 70.0, "train.log")
+    event = RunEvent("gate", "gate not reached", "critical", {"train.log": NodeEvent(4, (spot,))})
+    last = replace(an_event("x", 1, 70), event=event, spot=spot, harm=0.45, nodes=frozenset({"train.log"}))
+    run = RunProfile({}, voices=(RunSource("train.log", "train.log", None, 20, spot),))
+    after = an_event("closing", 0, 80, consequence=True)
+    assert scores(last, after, run=run) == [FINAL, 0.2]
+    assert scores(last, an_event("step <*>", 0, 80, fresh=0.0, harm=0.3), run=run)[0] == 0.2
+    assert scores(replace(last, harm=0.2), run=run) == [0.2]
+
+
+def test_an_error_of_a_rank_that_went_on_counts_little_beside_the_last_words_of_another() -> None:
+    """Also if it is what first came when the run turned."""
+    last = an_event("stream drained, leaving", 3, 70, sudden=True, begun=70.0)
+    early = an_event("reporter fell over once", 1, 50, harm=0.6, passed=True, sudden=True, begun=50.0)
+    assert scores(last, early, run=a_run({3: last.spot})) == [FINAL, CAUGHT * 0.2]
+    assert scores(last, replace(early, passed=False), run=a_run({3: last.spot})) == [FINAL, ONSET]

@@ -11,15 +11,24 @@ OWN = "kiln.Overheated: kiln <*> [in fire (kiln.py)]"
 LOST = "RuntimeError: Connection closed by peer [in all_reduce (ring.py)]"
 
 
-def explained(above: str, head: str, below: str, *, rank: int | None = 4, gap: int = 1) -> bool:
+def explained(
+    above: str,
+    head: str,
+    below: str,
+    *,
+    rank: int | None = 4,
+    gap: int = 1,
+    level: str | None = None,
+    went_on: bool = False,
+) -> bool:
     """Whether the first of three lines, one below the other but for a gap, is explained by the last."""
     events, at = {}, 100
     for text in (above, head, below):
         spot = LineRef("4.log", at, text, None, None, "rank 4", rank)
-        events[text] = RunEvent(text, text, None, {"rank 4": NodeEvent(1, (spot,))})
+        events[text] = RunEvent(text, text, level, {"rank 4": NodeEvent(1, (spot,))})
         at += len(text) + gap
     first = events[above]
-    return TracebacksBelow(RunProfile(events)).explain(first, first.nodes["rank 4"].spots)
+    return TracebacksBelow(RunProfile(events)).explain(first, first.nodes["rank 4"].spots, lambda _: went_on)
 
 
 def test_an_exception_that_has_anothers_traceback_in_its_message_is_explained_by_it() -> None:
@@ -38,6 +47,31 @@ def test_what_a_rank_logs_directly_above_its_own_traceback_introduces_it() -> No
     assert not explained("firing <*> failed", PLAIN, OWN, rank=None)
     assert not explained("firing <*> failed", PLAIN, OWN, gap=90)
     assert not explained("firing <*> failed", PLAIN, "kiln closed")
+
+
+def test_a_warning_above_the_exception_that_ended_its_rank_tells_something_of_its_own() -> None:
+    """Where the rank continued, both are of one matter that it handled."""
+    assert not explained("kiln <*> is hot", PLAIN, OWN, level="warning")
+    assert explained("kiln <*> is hot", PLAIN, OWN, level="warning", went_on=True)
+    assert explained("kiln <*> is hot", PLAIN, OWN, level="error")
+
+
+def test_what_several_ranks_report_directly_above_their_tracebacks_about_a_lost_peer_introduces_them() -> None:
+    """One rank's own words there may be the reason."""
+
+    def introduces(ranks: int, level: str = "error", below: str = LOST) -> bool:
+        events = {}
+        for name, at, text in (("up", 100, "firing came apart"), ("head", 118, PLAIN), ("low", 162, below)):
+            spots = {n: LineRef(f"{n}.log", at, text, None, None, f"rank {n}", n) for n in range(ranks)}
+            nodes = {f"rank {n}": NodeEvent(1, (spot,)) for n, spot in spots.items()}
+            events[name] = RunEvent(name, text, level if name == "up" else None, nodes)
+        lines = [spot for seen in events["up"].nodes.values() for spot in seen.spots]
+        return TracebacksBelow(RunProfile(events)).introduces_loss(events["up"], lines)
+
+    assert introduces(3)
+    assert not introduces(2)
+    assert not introduces(3, level="info")
+    assert not introduces(3, below=OWN)
 
 
 def test_what_a_launcher_does_directly_above_its_traceback_is_explained_by_it() -> None:
