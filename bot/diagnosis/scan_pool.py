@@ -11,11 +11,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bot.rulebase.loader import Knowledge
+from connectors.base.untrusted import opened
 from connectors.bundles.streams import StreamReader, is_plain
 from kb.model import Gap, StreamRef
 from kb.scanning.limits import WHOLE, SummaryLimits, limits_for
 from kb.scanning.matcher import Matcher
-from kb.scanning.scanner import AFTER, BEFORE, Scanner
+from kb.scanning.scanner import AFTER, BEFORE, Scanner, year_in
 from kb.scanning.summary import StreamSummary, merge
 from kb.values import dataclass
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # below this size, a pool costs more than it saves
 AHEAD = 64  # tasks submitted that have not ended
+DATED = 16  # logs in which the year is looked for
 EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
 
 OVERLAP = BEFORE + AFTER  # bytes that a scanner keeps from one block to the next
@@ -57,7 +59,7 @@ class ScanTask:
 class ScanOptions:
     """How streams are scanned.
 
-    `year`: of timestamps without one; None: the logs' own. `workers`: how many processes at most; None: one for each CPU.
+    `year`: of timestamps without one; None: what the logs state. `workers`: how many processes at most; None: one for each CPU.
     `tell`: called with the number of bytes of each task that a pool has read.
     """
 
@@ -93,7 +95,8 @@ def scan_all(
 ) -> tuple[StreamSummary, ...]:
     """Scan streams in parallel and return their summaries in the order of `refs`."""
     limits = limits_for(len(refs))
-    tasks = [task for index, ref in enumerate(refs) for task in shards(index, ref, options.year, limits)]
+    year = options.year or _stated_year(refs)
+    tasks = [task for index, ref in enumerate(refs) for task in shards(index, ref, year, limits)]
     workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
     total = sum((ref.size or 0) + EACH for ref in refs)
     if total <= ALONE or workers <= 1:
@@ -102,6 +105,24 @@ def scan_all(
     else:
         parts = _pooled(knowledge, tasks, workers, options.tell)
     return joined(refs, parts)
+
+
+def _stated_year(refs: Sequence[StreamRef]) -> int | None:
+    """Return the year that the start or the end of one of several logs states, since others may print times without one."""
+    if len(refs) < 2:
+        return None  # a log alone has its own
+    for ref in refs[:DATED]:
+        try:
+            with opened(ref.uri) as handle:
+                found = year_in(handle.read(EACH))
+                if found is None and (ref.size or 0) > EACH:
+                    handle.seek(max(EACH, (ref.size or 0) - EACH))
+                    found = year_in(handle.read(EACH))
+        except OSError:
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def shards(index: int, ref: StreamRef, year: int | None, limits: SummaryLimits = WHOLE) -> list[ScanTask]:

@@ -175,8 +175,9 @@ class BadEvents:
     def of_line(self, kind: Kind, item: TailLine, name: str = "") -> BadEvent:
         """Return a line of a tail as an event, with its own time if it has one that fits what came before it."""
         near = self._time_near(item.stream, item.offset)
+        dated = near if near is not None else self.facts.streams[item.stream].summary.last_time
         own = time_of_line(
-            item.line.encode("utf-8", "replace"), None if near is None else datetime.fromtimestamp(near, UTC).year
+            item.line.encode("utf-8", "replace"), None if dated is None else datetime.fromtimestamp(dated, UTC).year
         )
         timed = own is not None and (near is None or own >= near - CLOCK_SKEW)
         return BadEvent(

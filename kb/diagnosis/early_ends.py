@@ -61,7 +61,7 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
         if item.kind == "launcher_exit"  # of torchrun's own reports, a rule speaks
     }
     reported |= {end[2].rank: end for end in reversed(launcher_ends(facts, places)) if end[2].rank is not None}
-    last_words = _LastWords(bad, symptoms)
+    last_words = LastWords(bad, symptoms)
     told = [finding for finding in symptoms.findings if finding.fault.id not in ENDS]  # by the ranks themselves
     speaking = {symptoms.rank(signal) for finding in told for signal in finding.signals}
     for rank in accused:
@@ -94,7 +94,7 @@ def unnamed_end(bad: BadEvents, symptoms: Symptoms) -> EarlyEnd | None:
 
     The process gives its rank itself, or it stays unknown (-1).
     """
-    last_words = _LastWords(bad, symptoms)
+    last_words = LastWords(bad, symptoms)
     for end in launcher_ends(bad.facts, bad.places):
         index, _, place = end
         begun = _first_report(bad.facts, index)
@@ -164,7 +164,12 @@ def is_trouble(item: TailLine) -> bool:
     return harm(said, None) >= HARM and not (is_harmless(said) or quoted(item.line.encode()))
 
 
-class _LastWords:
+def says_something(item: TailLine) -> bool:
+    """Whether a line is a message, not a part of a table, a path or a number."""
+    return len(WORDS.findall(message_of(item.line))) >= FEWEST_WORDS
+
+
+class LastWords:
     """The last lines of each rank, in whichever log they are."""
 
     def __init__(self, bad: BadEvents, symptoms: Symptoms) -> None:
@@ -205,7 +210,7 @@ class _LastWords:
     def unlike_all(self, item: TailLine) -> bool:
         """Whether a line is a message of unknown kind whose form is unique in its log."""
         said, raw = message_of(item.line), item.line.encode("utf-8", "replace")
-        if len(WORDS.findall(said)) < FEWEST_WORDS or is_calm(raw):
+        if not says_something(item) or is_calm(raw):
             return False
         if is_harmless(said) or quoted(raw):
             return False

@@ -61,7 +61,7 @@ class Unexplained:
 
     `lead`: seconds by which it preceded the first symptom, None if unknown; `exact`: whether all symptoms have a time.
     `named`: who accuses its rank. `ranks`: all ranks that report the same event. `leads`: whether it demonstrably preceded
-    all other bad events and symptoms.
+    all other bad events and symptoms. `stood`: seconds of silence of the whole run after it, before somebody stopped the run.
     """
 
     event: BadEvent
@@ -71,6 +71,7 @@ class Unexplained:
     ranks: frozenset[int] = field(default_factory=frozenset)
     exact: bool = True
     leads: bool = False
+    stood: float = 0.0
 
 
 def first_unexplained(

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from kb.diagnosis.before_stop import before_stop
 from kb.diagnosis.confidence import Trait, confidence
 from kb.diagnosis.early_ends import exited_ranks
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.first_unexplained import Unexplained, first_unexplained
 from kb.diagnosis.nearest_faults import nearest_faults
-from kb.diagnosis.ranking import Ranked, precedes
+from kb.diagnosis.ranking import CANCELLED, STOPS, Ranked, precedes
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown_remedies import steps, words_of
 from kb.facts.job_facts import Facts
 from kb.facts.patterns.signals import Signal
+from kb.facts.standstill import in_words
 from kb.facts.topology import Places
 from kb.parsers.logs.error_lines import message_of
 from kb.parsers.logs.native_errors import CHECKS, UNCAUGHT, uncaught_class
@@ -68,14 +70,17 @@ def with_unknown(
     """Return the faults in order, with the first unexplained event among them.
 
     The event leads if only symptoms are known, or only a figure that the run outlived, such as a loss that left its level, and
-    the event is an exception. A known cause keeps its place, but scores lower if it may be an effect.
+    the event is an exception; also if somebody stopped the run long after the event or its last sign of life. A known cause keeps its place, but scores lower if it may be an effect.
     """
     known = ranked[0].best if ranked and not ranked[0].best.is_symptom else None
     outlived = known is not None and known.rule.role == "contributing" and known.first.kind == "series"
-    if known is not None and known.fault.id not in EFFECTS and not outlived:
+    cancelled = known is not None and known.fault.id == CANCELLED
+    if known is not None and known.fault.id not in EFFECTS and not (outlived or cancelled):
         return list(ranked)
     places = Places(facts)
     found = first_unexplained(findings, facts, places, _accused(ranked, findings, facts, places))
+    if cancelled or (found is None and ranked and ranked[0].best.fault.id in STOPS):
+        found = before_stop(found, findings, facts, places)
     if found is None or (outlived and _may_be_about_figures(found)):
         return list(ranked)
     unknown = _finding(found, facts, places, rulebook)
@@ -86,7 +91,7 @@ def with_unknown(
             unknown, fault=_class(NATIVE, rulebook), rule=replace(unknown.rule, title=f"{aborted}{_on(found)}")
         )
         return [_sure(Ranked((crash,), 0.0, _reasons(found), folded=folded), "unexplained")]
-    if known is None or outlived:
+    if known is None or outlived or cancelled:
         left = [other for other in ranked if not other.best.is_symptom]
         lead = Ranked((unknown,), 0.0, _reasons(found), folded=folded)
         return [_sure(lead, "unexplained"), *left]
@@ -107,10 +112,15 @@ def _sure(entry: Ranked, *traits: Trait) -> Ranked:
 
 
 def _accused(ranked: Sequence[Ranked], findings: Sequence[Finding], facts: Facts, places: Places) -> dict[int, str]:
-    """Return the ranks that the leading symptom names, and why."""
-    if not ranked or not ranked[0].best.is_symptom:
+    """Return the ranks that the leading symptom, or the first one that a stop accounts for, names, and why."""
+    if not ranked:
         return {}
-    suspects = at_fault(ranked[0], JobLayout(facts, places, tuple(findings)), ())
+    lead = ranked[0]
+    if lead.best.fault.id == CANCELLED and lead.folded:
+        lead = Ranked(lead.folded[:1], 0.0)
+    if not lead.best.is_symptom:
+        return {}
+    suspects = at_fault(lead, JobLayout(facts, places, tuple(findings)), ())
     if len(suspects) > MOST_ACCUSED:  # with so many silent ranks, most of them simply have nothing to print
         return {}
     return {item.rank: item.why for item in suspects if item.rank is not None and item.why != WAITING}
@@ -150,7 +160,7 @@ def _may_be_effect(known: Ranked, found: Unexplained) -> bool:
 def _finding(found: Unexplained, facts: Facts, places: Places, rulebook: Rulebook | None) -> Finding:
     lines = found.lines or ((found.event.offset, found.event.line),)
     signals = tuple(_signal(found, at, line) for at, line in lines)
-    where = _on(found).removeprefix(" on ") or "the process that failed"
+    where = _on(found).removeprefix(" on ") or ("the run" if found.stood else "the process that failed")
     near = nearest_faults([message_of(found.event.line)], rulebook.rules if rulebook else ())
     ranks = found.ranks | ({found.event.place.rank} if found.event.place.rank is not None else set())
     exited = found.event.kind in ("end", "exit") and bool(found.event.name)
@@ -192,6 +202,9 @@ def _on(found: Unexplained) -> str:
 
 
 def _summary(found: Unexplained) -> str:
+    if found.stood:
+        line = message_of(found.event.line)[:_SHOWN]
+        return f"the run took no step and printed nothing for {in_words(found.stood)} before it was stopped; its last words{_on(found)}: {line}"
     about = "" if found.exact else ABOUT
     told = found.event.timed and found.lead is not None and found.lead >= 1.0  # an earlier line's time says too little
     before = f"{about}{int(found.lead or 0):,} s before the first symptom: " if told else ""
@@ -212,16 +225,19 @@ def _reasons(found: Unexplained) -> tuple[str, ...]:
 
 def _rule(found: Unexplained, known: Mapping[str, str]) -> Rule:
     """Return a placeholder rule for a diagnosis without a rule, with texts but no patterns."""
+    impact = "The process ended or stopped working[if peers:; the other ranks lost it]."
+    if found.stood:
+        impact = "The run worked no longer, although its processes lived."
     return Rule(
         id="",
-        title=f"Unknown failure{_on(found)}",
+        title=f"{'Run stood still' if found.stood else 'Unknown failure'}{_on(found)}",
         fault=UNKNOWN,
         role="root_cause",
         status="stable",
         severity="high",
         summary="{summary}",
         cause=f"No rule matches this failure. {_QUOTED.get(found.event.kind, _TROUBLE)}",
-        impact="The process ended or stopped working[if peers:; the other ranks lost it].",
+        impact=impact,
         patterns=(),
         when=Name(""),
         remediation=tuple(steps(known)),

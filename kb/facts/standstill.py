@@ -32,7 +32,7 @@ def stood_still(facts: Facts) -> float:
     pause = max(later - earlier for earlier, later in pairwise(times))
     if not -60.0 <= first - job.start <= _START or silence < max(_LEAST, _PAUSES * pause):
         return 0.0
-    if times[-1] + _LAST_WORDS < heard < job.end - _LAST_WORDS or _is_done(facts):
+    if times[-1] + _LAST_WORDS < heard < job.end - _LAST_WORDS or is_done(facts):
         return 0.0
     if any(stream.summary.size - stream.points[-1].offset > _QUIET for stream in streams):
         return 0.0
@@ -41,12 +41,14 @@ def stood_still(facts: Facts) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """Return a long time as people say it: `45 min`, `4 h`, `3 days`."""
+    """Return a long time as people say it: `20 s`, `45 min`, `4 h`, `3 days`."""
+    if seconds < 100:
+        return f"{round(seconds)} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} days"
 
 
-def _is_done(facts: Facts) -> bool:
+def is_done(facts: Facts) -> bool:
     """Whether the run took its last step, so that none was left."""
     last = facts.last_point()
     return facts.ended_well or (last is not None and bool(last.total) and (last.step or 0) >= (last.total or 0))

@@ -39,6 +39,12 @@ _DATED = lazy_compile(  # begins with a literal, which is found fast; the fracti
 )
 
 
+def year_in(data: bytes) -> int | None:
+    """Return the year of the first full date in the first MiB of some text."""
+    dated = _DATED.search(data, 0, 1 << 20)
+    return None if dated is None else int(dated[0][:4])
+
+
 class Scanner:
     """Scans one stream, or the shard [own_start, own_stop) of it whose first fed byte lies at `origin`."""
 
@@ -120,8 +126,8 @@ class Scanner:
     def _block(self, data: bytes, limit: int) -> None:
         base, low = self._base, self._next - self._base
         high = limit - base
-        if self._year is None and (dated := _DATED.search(data, 0, 1 << 20)):
-            self._year = int(dated[0][:4])
+        if self._year is None:
+            self._year = year_in(data)
         if not self._head and low < len(data) and self._own_start == 0:
             self._head = data[: self._text]
             self._first_time = first_time(data[:LONGEST_LINE], self._year)

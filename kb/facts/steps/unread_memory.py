@@ -1,13 +1,15 @@
 """Reads the memory in use from lines that no format knows: a number named as memory, with a unit of bytes behind it or in its name.
 
-As in kb.facts.steps.unread_forms, only what is kept of a log is read. A line counts if it also has a rising step or epoch, so that a
-leak can be told from what a start loads.
+As in kb.facts.steps.unread_forms, only what is kept of a log is read. A line counts if it also has a rising step or epoch, or a
+line above it has, so that a leak can be told from what a start loads.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice, pairwise
 
 from kb.model import ProgressPoint
@@ -30,14 +32,36 @@ _BYTES = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
 
 def with_unread_memory(summary: StreamSummary, series: Series) -> Series:
     """Return the series with the memory in use of lines that no format knows; the same one if a format knows any."""
-    if summary.ref.kind != "job" or any(p.memory is not None for p in series.points):
+    if summary.ref.kind != "job":
         return series
+    if any(p.memory is not None for p in series.points):
+        return _with_counts_above(summary, series)
     if not _hints(summary.tail):
         return series
     found = list(_points(islice(kept_lines(summary), MOST_LINES)))
     if not found:
         return series
     return series_of([*series.points, *found], series.seen, series.mask, series.beside_mask)
+
+
+def _with_counts_above(summary: StreamSummary, series: Series) -> Series:
+    """Return the series in which memory lines without a step have the count of the last line above that counts, if no line has a step."""
+    if any(p.step is not None for p in series.points):
+        return series
+    counts = [
+        (offset, int(told["count"]))
+        for offset, line in islice(kept_lines(summary), MOST_LINES)
+        if (told := _COUNT.match(line.lstrip()[:LONGEST])) is not None
+    ]
+    if len(counts) < FEWEST or any(later <= earlier for (_, earlier), (_, later) in pairwise(counts)):
+        return series
+    places = [offset for offset, _ in counts]
+    above = [bisect_right(places, p.offset) - 1 for p in series.points]
+    points = [
+        p if p.memory is None or at < 0 else replace(p, step=counts[at][1])
+        for p, at in zip(series.points, above, strict=True)
+    ]
+    return series_of(points, series.seen, series.mask, series.beside_mask)
 
 
 def _points(lines: Iterable[tuple[int, str]]) -> Iterator[ProgressPoint]:

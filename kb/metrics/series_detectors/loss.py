@@ -17,6 +17,8 @@ CLIMB_ORDER = 0.6
 CLIMBED = 1.5  # factor of the first loss from which on two losses that climb together diverge
 BACK = 2  # losses at the end of a log that are back at the level before a jump
 EXCERPT = 20  # up to so many losses are an excerpt that shows what someone asks about, and need few after a jump
+EXCERPT_LEAST, STAYS = 2, 4  # losses of an excerpt before and after it doubles
+DOUBLED = 2.0
 RISEN = 3  # losses from a jump on that show in a longer log that it was no single bad batch
 SETTLED, LONG = 20, 50  # losses at the end of a log, at least and at most, that are back for long: as many as were away
 FAR = 100.0  # times the level of the loss, and of 1: weights that give such a loss seldom come back
@@ -111,6 +113,7 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         or _turns_upward(losses, params)
         or _climbs(losses, params)
         or _stays_above(losses, params)
+        or _leaves_for_good(losses, params)
     )
 
 
@@ -235,6 +238,28 @@ def _stays_above(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -
     if not far or median(norm or 0.0 for norm in norms[-last:]) < 2 * (norms[0] or 0.0):
         return None
     return _spike(losses, 1, values[0])
+
+
+def _leaves_for_good(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """Detect, in an excerpt, a loss that doubles and stays so, or ends at many times all others: too few records for the others.
+
+    Whoever quotes a few lines does so for what they show.
+    """
+    values = [p.loss or 0.0 for p in losses]
+    if len(values) > EXCERPT or min(values, default=0.0) <= 0 or len({p.format for p in losses}) != 1:
+        return None
+    rise = params.get("rise", 1.0)
+    for index in range(EXCERPT_LEAST, len(values)):
+        before, after = max(values[:index]), values[index:]
+        stays = len(after) >= STAYS and min(after) >= max(DOUBLED * before, before + rise)
+        ends = (
+            index >= LOW_LEAST
+            and len(after) == 1
+            and after[0] >= max(params.get("ends", 20.0) * before, before + 10 * rise)
+        )
+        if stays or ends:
+            return _spike(losses, index, median(values[:index]))
+    return None
 
 
 def both_climb(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,15 @@ def test_nothing_collected_names_a_few_reasons(known, tmp_path):
 
     with pytest.raises(NothingCollected, match=r"0\.log: the file is empty; .*; 4 more$"):
         diagnose_paths(known, [tmp_path])
+
+
+def test_a_log_without_a_year_has_that_of_the_logs_beside_it(known, tmp_path):
+    """Without one, times as glog prints them would not count at all."""
+    lines = "".join(f"I0311 08:{n:02d}:00.000000 42 orbit.py:31] lap {n}: loss 0.5\n" for n in range(10))
+    (tmp_path / "rank-0.log").write_text(lines)
+    (tmp_path / "rank-1.log").write_text(lines + "W0311 08:12:00.000000 42 end.cc:9] caught at 2026-03-11T08:12:00\n")
+    streams = scan_all(known, discover([tmp_path]).streams, ScanOptions(workers=1))
+    assert {datetime.fromtimestamp(item.first_time or 0, UTC).year for item in streams} == {2026}
+    (tmp_path / "rank-1.log").unlink()
+    (alone,) = scan_all(known, discover([tmp_path]).streams, ScanOptions(workers=1))
+    assert alone.first_time is None

@@ -83,4 +83,10 @@ def test_a_limit_that_ended_a_run_that_stood_still_is_no_reason_to_requeue(known
 
 def test_times_in_words():
     """Minutes up to two hours, hours up to two days."""
-    assert [in_words(item) for item in (2700, 7200, 4 * HOUR, 72 * HOUR)] == ["45 min", "2 h", "4 h", "3 days"]
+    assert [in_words(item) for item in (20, 2700, 7200, 4 * HOUR, 72 * HOUR)] == [
+        "20 s",
+        "45 min",
+        "2 h",
+        "4 h",
+        "3 days",
+    ]

@@ -25,6 +25,8 @@ def make_reader(name: str, *, needs_loss: bool = False, validation: bool = False
         if needs_loss and (point.loss is None or (before[-1:] == b"(" and _OF_A_CHECKPOINT.search(before))):
             return None
         mode = optional_group(match, "mode") or before[-40:]
+        if needs_loss:  # "Step 400, val: loss = 2.1"
+            mode += b" " + after[: max(0, after.find(b"loss"))]
         step, epoch = parse_int(optional_group(match, "step")), parse_float(optional_group(match, "epoch"))
         if step is None and point.step is None:
             step = parse_int(optional_group(match, "within"))

@@ -60,3 +60,18 @@ def test_what_a_format_knows_is_not_read_again() -> None:
     """Its own numbers are enough."""
     known = ProgressPoint(0, step=1, memory=1e9, format="used memory", validation=True)
     assert read([f"step {n} rss_mb={400 + n}" for n in range(9)], known) == [known]
+
+
+def test_a_count_on_the_line_above() -> None:
+    """Memory that a known form reads gets the step from there, if no line of the log has one."""
+    lines = [f"Iteration {n}/500\nCurrent memory usage: {760 + 25 * n}.0 MB" for n in range(1, 9)]
+    at, points = 0, []
+    for n, line in enumerate(lines, 1):
+        points.append(
+            ProgressPoint(at + line.index("Current"), memory=(760 + 25 * n) * 1e6, format="used Current memory usage")
+        )
+        at += len(line) + 1
+    assert [p.step for p in read(lines, *points)] == list(range(1, 9))
+    assert {p.step for p in read(lines[:4], *points[:4])} == {None}  # too few to count
+    jumbled = [line.replace("Iteration 5/", "Iteration 2/") for line in lines]
+    assert {p.step for p in read(jumbled, *points)} == {None}

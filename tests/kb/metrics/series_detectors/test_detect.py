@@ -1148,3 +1148,31 @@ def test_the_end_of_a_fast_spell_is_no_slowdown() -> None:
     usual, fast = noisy(140.0, 2.0, 80), noisy(510.0, 5.0, 25)
     assert one("throughput_drop", series("throughput", [*usual, *fast, *usual[:30]])) is None
     assert one("throughput_drop", series("throughput", [*fast, *usual[:30]])) is not None
+
+
+@pytest.mark.parametrize(
+    ("values", "level"),
+    [
+        ([1.6, 1.4, 3.3, 6.4, 5.5, 4.9, 4.9, 4.6], "1.4"),  # doubles, and stays there
+        ([1.13, 0.92, 2.3, 95.8], "0.9"),  # ends at many times all others
+    ],
+)
+def test_a_loss_that_leaves_its_level_for_good_in_an_excerpt(values: list[float], level: str) -> None:
+    """Too few records for any other shape."""
+    found = one("loss_spike", series("loss", values, first=14_100, format="lines"))
+    assert found is not None
+    assert dict(found.captures)["level"].startswith(level)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.6, 1.4, 3.3, 6.4, 5.5, 1.9],  # it came back
+        [1.6, 1.4, 2.3, 2.4, 2.5, 2.2],  # less than twice its level
+        [1.1, 0.9, 2.3, 12.0],  # one bad batch
+        [0.9, 1.1, 2.6, 2.4],  # too few to show that it stays
+    ],
+)
+def test_a_loss_of_an_excerpt_that_may_come_back(values: list[float]) -> None:
+    """Or that rose by what noise explains."""
+    assert one("loss_spike", series("loss", values, first=14_100, format="lines")) is None

@@ -283,6 +283,10 @@ LINES = [
         b"step 00045/09000 (0.50%) | loss: 4.250000 | lrm: 1.00 | dt: 250.50ms | tok/sec: 2,093,000 | mfu: 40.10",
         {"step": 45, "total": 9000, "loss": 4.25, "seconds": 0.2505, "throughput": 2093000.0, "format": "step_loss"},
     ),
+    (
+        b"[2026-07-28T15:25:54] Step 14100 stats, val: loss = 3.5",
+        {"step": 14100, "loss": 3.5, "validation": True, "format": "step_loss"},
+    ),
     (b"Step 00090 | Validation bpb: 1.2500", {"step": 90, "loss": 1.25, "validation": True, "format": "validation"}),
     (
         b"iter 45: loss 4.2500, time 250.50ms, mfu 30.10%",

@@ -1,0 +1,124 @@
+"""What a run that somebody stopped had last said, if it had failed or stood still before: the stop then is no cause.
+
+People cancel a run that hangs, and one that has lost a rank. The search compares the silence before the stop with the
+run's own pace, by the clock of its own lines, so it says nothing of logs without times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from kb.diagnosis.bad_events import BadEvents, TailLine
+from kb.diagnosis.early_ends import LAST_LINES, LastWords, says_something
+from kb.diagnosis.findings import Finding
+from kb.diagnosis.first_unexplained import Unexplained
+from kb.diagnosis.ranking import STOPS
+from kb.diagnosis.symptoms import Symptoms
+from kb.facts.job_facts import Facts
+from kb.facts.standstill import is_done
+from kb.facts.topology import Place, Places
+
+_LEAST = 10.0  # seconds of silence; a stop takes some of them itself
+_PAUSES = 10.0  # times the longest pause between two step lines
+_FEWEST = 8  # step lines with a time
+_FEWEST_LINES = 12  # lines with a time, of a run whose steps have none
+_ZONE = 900.0  # seconds; time zones differ by multiples of it, and a scheduler's clock may be in another one
+_WORTH = frozenset({"exception", "fatal", "crash"})  # kinds of events that end a process, whatever follows
+
+
+def before_stop(
+    first: Unexplained | None, findings: Sequence[Finding], facts: Facts, places: Places
+) -> Unexplained | None:
+    """Return the failure of a process well before the stop of its run, or what the run said before it fell silent; None for neither.
+
+    `first`: the first unexplained event. `findings`: all of the run, with the stop among them.
+    """
+    stop = _stopped_at(findings, facts)
+    worth = first is not None and first.event.kind in _WORTH
+    if first is not None and worth and (stop is None or first.named or _ahead(first, stop) >= _LEAST):
+        return first
+    return None if stop is None else _fell_silent(stop, findings, facts, places)
+
+
+def _stopped_at(findings: Sequence[Finding], facts: Facts) -> float | None:
+    """Return the time of the first line in the job's own logs that tells of the stop."""
+    times = (
+        signal.time
+        for finding in findings
+        if finding.fault.id in STOPS
+        for signal in finding.signals
+        if signal.time is not None and signal.timed and facts.streams[signal.stream].summary.ref.kind == "job"
+    )
+    return min(times, default=None)
+
+
+def _ahead(found: Unexplained, stop: float) -> float:
+    return stop - found.event.time if found.event.time is not None else 0.0
+
+
+def _fell_silent(stop: float, findings: Sequence[Finding], facts: Facts, places: Places) -> Unexplained | None:
+    """Return the last words before a silence far longer than any pause between the run's own steps."""
+    if is_done(facts):
+        return None
+    bad, symptoms = BadEvents(facts, places), Symptoms(findings, facts, places)
+    words = LastWords(bad, symptoms)
+    said = [(time, item) for time, item in _dated(bad, facts) if time < stop and words.is_said(item)]
+    pulse = _pulse([time for time, _ in said], stop, facts)
+    if not said or not pulse:
+        return None
+    silence = stop - max(pulse[-1], *(time for time, _ in said))
+    pause = max(later - earlier for earlier, later in pairwise(pulse))
+    if silence < max(_LEAST, _PAUSES * pause) or _is_of_zones(silence):
+        return None
+    last, rank = _telling(said, words, places)
+    event = replace(bad.of_line("end", last), place=Place(rank, places.node_of(rank)) if rank is not None else Place())
+    named = "" if rank is None else "no other rank has last words like these"
+    return Unexplained(event, ((last.offset, last.line),), silence, named, stood=silence)
+
+
+def _pulse(said: Sequence[float], stop: float, facts: Facts) -> list[float]:
+    """Return the times of the steps, or those of the latest lines if lines of an unknown form count the steps; none if neither."""
+    steps = sorted(
+        point.time
+        for stream in facts.of_kind("job")
+        for point in stream.points
+        if point.time is not None and not point.validation and point.time < stop
+    )
+    if len(steps) >= _FEWEST:
+        return steps
+    lines = sorted(said)[len(said) // 2 :]
+    return lines if facts.counted is not None and len(lines) >= _FEWEST_LINES else []
+
+
+def _dated(bad: BadEvents, facts: Facts) -> Iterator[tuple[float, TailLine]]:
+    """Yield the last lines of the job's logs that have a time of their own."""
+    for index, stream in enumerate(facts.streams):
+        if stream.summary.ref.kind == "job":
+            for item in bad.tail(index):
+                event = bad.of_line("end", item)
+                if event.timed and event.time is not None:
+                    yield event.time, item
+
+
+def _telling(said: Sequence[tuple[float, TailLine]], words: LastWords, places: Places) -> tuple[TailLine, int | None]:
+    """Return the line to quote, with its rank if its last words are the only ones of their kind in the run."""
+    by_rank: dict[int, list[TailLine]] = {}
+    for _, item in sorted(said, key=lambda one: one[0]):
+        rank = places.place(item.stream, item.resource).rank
+        if rank is not None:
+            by_rank.setdefault(rank, []).append(item)
+    own = {
+        rank: [item for item in lines[-LAST_LINES:] if words.is_own(item, rank) and says_something(item)]
+        for rank, lines in by_rank.items()
+    }
+    alone = [rank for rank, lines in own.items() if lines]
+    if len(alone) == 1:
+        return own[alone[0]][-1], alone[0]
+    return max(said, key=lambda one: one[0])[1], None
+
+
+def _is_of_zones(silence: float) -> bool:
+    """Whether a silence may be the difference between the clocks of two time zones."""
+    return silence > _ZONE - _LEAST and min(silence % _ZONE, _ZONE - silence % _ZONE) < _LEAST
