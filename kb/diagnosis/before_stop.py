@@ -35,23 +35,19 @@ def before_stop(
 
     `first`: the first unexplained event. `findings`: all of the run, with the stop among them.
     """
-    stop = _stopped_at(findings, facts)
-    worth = first is not None and first.event.kind in _WORTH
-    if first is not None and worth and (stop is None or first.named or _ahead(first, stop) >= _LEAST):
-        return first
-    return None if stop is None else _fell_silent(stop, findings, facts, places)
-
-
-def _stopped_at(findings: Sequence[Finding], facts: Facts) -> float | None:
-    """Return the time of the first line in the job's own logs that tells of the stop."""
-    times = (
-        signal.time
+    told = [
+        signal
         for finding in findings
         if finding.fault.id in STOPS
         for signal in finding.signals
-        if signal.time is not None and signal.timed and facts.streams[signal.stream].summary.ref.kind == "job"
-    )
-    return min(times, default=None)
+        if facts.streams[signal.stream].summary.ref.kind == "job"
+    ]
+    stop = min((signal.time for signal in told if signal.time is not None and signal.timed), default=None)
+    if first is not None and first.event.kind in _WORTH:
+        ahead = not told or (stop is not None and _ahead(first, stop) >= _LEAST)  # only its scheduler tells of the stop
+        if ahead or first.named:
+            return first
+    return None if stop is None else _fell_silent(stop, findings, facts, places)
 
 
 def _ahead(found: Unexplained, stop: float) -> float:

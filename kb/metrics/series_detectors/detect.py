@@ -15,7 +15,7 @@ from kb.metrics.series_detectors.learning_rate import (
     loss_scale_minimum,
     scale_falls,
 )
-from kb.metrics.series_detectors.loss import both_climb, loss_not_finite, loss_spike
+from kb.metrics.series_detectors.loss import loss_not_finite, loss_spike, spikes_beside
 from kb.metrics.series_detectors.memory import memory_growth, use_grows
 from kb.metrics.series_detectors.pace import BARS, side_rate_falls, slow_down, slow_step
 from kb.model import RESIZED, ProgressPoint
@@ -92,7 +92,7 @@ DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]],
     "loss_scale_minimum": loss_scale_minimum,
 }
 BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], SeriesFinding | None]] = {
-    "loss_spike": both_climb,
+    "loss_spike": spikes_beside,
     "throughput_drop": side_rate_falls,
     "memory_growth": use_grows,
     "loss_scale_minimum": scale_falls,

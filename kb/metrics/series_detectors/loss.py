@@ -113,7 +113,6 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         or _turns_upward(losses, params)
         or _climbs(losses, params)
         or _stays_above(losses, params)
-        or _leaves_for_good(losses, params)
     )
 
 
@@ -240,11 +239,12 @@ def _stays_above(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -
     return _spike(losses, 1, values[0])
 
 
-def _leaves_for_good(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+def _leaves_for_good(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
     """Detect, in an excerpt, a loss that doubles and stays so, or ends at many times all others: too few records for the others.
 
-    Whoever quotes a few lines does so for what they show.
+    Whoever quotes a few lines does so for what they show. `points`: all of the log.
     """
+    losses = [p for p in points if p.loss is not None and not p.validation]
     values = [p.loss or 0.0 for p in losses]
     if len(values) > EXCERPT or min(values, default=0.0) <= 0 or len({p.format for p in losses}) != 1:
         return None
@@ -262,7 +262,12 @@ def _leaves_for_good(losses: Sequence[ProgressPoint], params: Mapping[str, float
     return None
 
 
-def both_climb(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+def spikes_beside(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """Detect a loss that climbs or leaves its level, by all lines of a log together."""
+    return _both_climb(points, params) or _leaves_for_good(points, params)
+
+
+def _both_climb(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
     """Detect a training loss that rises with nearly every record from the first on, while the validation loss rises, too.
 
     One of them alone may rise rightly: that of a task which becomes harder, or that of an overfitted model.
