@@ -16,7 +16,7 @@ from kb.anomalies.core.run import RANK, LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_body, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
-from kb.anomalies.events.lead_up import with_lead_up
+from kb.anomalies.events.lead_up import before_odd, with_lead_up
 from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
 from kb.anomalies.nodes.absences import absences
@@ -181,9 +181,13 @@ def find_anomalies(
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
     events = without_aftermath(events, (*still, *drifted), off, run.ranks)
+    if good is not None:
+        known = {event.event.id for event in events}
+        events += tuple(e for e in before_odd(drifted, weighed, len(run.ranks)) if e.event.id not in known)
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
     nodes = _first(nodes, dissent if events else (*still, *drifted))
+    nodes = _together(run, events, nodes) if not dissent else nodes
     return RunFindings(
         events,
         turned[0] if turned else None,
@@ -336,6 +340,17 @@ def _first(nodes: Sequence[OddNode], odd: Sequence[OddNode]) -> tuple[OddNode, .
     first = {item.node: item for item in reversed(odd)}
     ahead = [next((node for node in nodes if node.node == name), first[name]) for name in dict.fromkeys(names)]
     return (*ahead, *(node for node in nodes if node.node not in names))
+
+
+def _together(run: RunProfile, events: Sequence[RankedEvent], nodes: Sequence[OddNode]) -> tuple[OddNode, ...]:
+    """The suspected nodes, those first that printed what stands out, if they are some of the ranks, fewer than the others."""
+    first = events[0].event if events and events[0].fresh >= NEW and not events[0].consequence else None
+    if first is None or not 1 < len(first.nodes) <= len(run.ranks) / 2 or not first.nodes.keys() <= run.ranks:
+        return tuple(nodes)
+    why = f"{len(first.nodes)} ranks printed the line that stands out"
+    odd = [OddNode(node, events[0].score, why, (first.id,), seen.spots[0]) for node, seen in first.nodes.items()]
+    order = [node.node for node in nodes]
+    return _first(nodes, sorted(odd, key=lambda item: order.index(item.node) if item.node in order else len(order)))
 
 
 def _speakers(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:

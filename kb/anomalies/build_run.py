@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from kb.anomalies.core.own_ranks import of_job, with_own_ranks
+from kb.anomalies.core.own_ranks import of_job, with_global_ranks, with_own_ranks
 from kb.anomalies.core.representatives import NONE, Uncompared
 from kb.anomalies.core.run import (
     RANK,
@@ -29,7 +29,7 @@ from kb.templates.table import TemplateTable
 from kb.templates.template import Occurrence, TemplatePlace
 
 MOST_EVENTS = 6000
-MOST_SPOTS = 12  # of an event on one node
+MOST_SPOTS = 24  # of an event on one node
 MOST_STACKS = 40_000
 MOST_FRAMES = 60
 FEWEST_RANKS = 3  # in one stream, to be compared with each other
@@ -63,6 +63,7 @@ def build_run(
     """
     growing: dict[str, _EventBuilder] = {}
     voices = []
+    tables = [with_global_ranks(table) for table in tables]
     tables = [with_own_ranks(table, job.world_size if job else None) for table in tables]
     tables = [of_job(table, job.world_size if job else None) for table in tables]
     tables = by_number(tables, job.world_size if job else None)

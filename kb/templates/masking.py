@@ -154,8 +154,7 @@ def _within(line: bytes, start: int, message: Range, places: Sequence[int], inne
 
 def _keyed(speaker: re.Pattern[bytes], folded: bytes, shape: LineShape) -> LineShape:
     """The shape of a structured line, with the rank that it has under a key that only this stream is known to use."""
-    local = "local" in speaker.groupindex  # the rank that is known without learning is that of the node
-    if shape.template is None or (shape.rank is not None and not local):
+    if shape.template is None or shape.rank is not None:
         return shape
     named = speaker.search(folded, 0, LOOKED_AT)
     return replace(shape, rank=named.span("rank") if named is not None else None)

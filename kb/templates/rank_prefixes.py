@@ -64,12 +64,6 @@ _NOT_GLOBAL = re.compile(
     rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?"
 )  # counted again on each node
 
-_GLOBAL = re.compile(
-    rb"(?P<key>\[default(?P<local>\d{1,4})\]:)[^\n]{0,120}?"
-    rb"(?:\[rank(?:: )?|\"_?(?:global_)?rank\": ?\"?|(?<![\w-])(?<!local[ _])(?:global[ _]|GLOBAL_)?(?:rank|Rank|RANK)[=: ]{1,3}\"?)"
-    rb"(?P<rank>\d{1,6})(?![\w.])"
-)
-
 Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
 
 
@@ -121,8 +115,6 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     lines = _first_lines(head)
     if len(lines) < FEWEST_LINES:
         return None
-    if _counts_locally(lines):
-        return _GLOBAL
     named = [rank_in(line) for line in lines]
     silent = named.count(None)
     share = 1 - silent / len(lines)
@@ -176,13 +168,6 @@ def _first_lines(head: bytes) -> list[bytes]:
     """The first lines of a stream, without those that continue the one before."""
     lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip() and not _CONTINUED.match(line)]
     return lines[:MOST_LINES]
-
-
-def _counts_locally(lines: Sequence[bytes]) -> bool:
-    """Whether torchrun's `[default3]:` is not the rank that the lines name behind it, as on the second node of a job."""
-    both = [(int(match["local"]), int(match["rank"])) for line in lines if (match := _GLOBAL.match(line))]
-    apart = {local: rank for local, rank in both if rank != local}
-    return len(apart) > 1 and sum(apart.get(local) == rank for local, rank in both) >= PRESENT * len(both)
 
 
 def own_prefix_of(head: bytes, rank: int) -> re.Pattern[bytes] | None:

@@ -15,6 +15,7 @@ from kb.anomalies.core.dissent import values_of
 from kb.anomalies.core.run import RANK, LineRef
 from kb.anomalies.core.severity_words import is_body, skeleton
 from kb.anomalies.events.ranking import TOLD, RankedEvent
+from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.runs.baseline_diff import NEW
 
 MOST_EARLIER = 2  # lines that lead up to another
@@ -44,19 +45,36 @@ def _of_component(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent]) -
     return [item for item in lines if item.spot.order < told[0].spot.order] if alone else []
 
 
+def before_odd(odd: Sequence[OddNode], weighed: Sequence[RankedEvent], ranks: int) -> list[RankedEvent]:
+    """The last new line that an odd rank alone printed before what is odd about it, where such lines are rare on the other ranks."""
+    found = []
+    for item in odd[:1]:
+        here, elsewhere = _own_lines(item.node, weighed)
+        earlier = [own for own in here if item.spot is not None and _is_before(own.spot, item.spot)]
+        if item.node.startswith(RANK) and elsewhere <= STRAY * (ranks - 1) and len(here) <= MOST_EARLIER:
+            found += sorted(earlier, key=lambda own: own.spot.order)[-1:]
+    return [replace(own, score=TOLD) for own in found]
+
+
 def _of_words(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent], ranks: int) -> list[RankedEvent]:
     """New lines of that rank alone before it, the latest first."""
     first = told[0]
     (node,) = first.nodes
     if first.score < SURE or not node.startswith(RANK):
         return []
-    own = [item for item in weighed if _is_own(item) and item.event.id != first.event.id]
-    here = [item for item in own if item.event.nodes.keys() == {node} and _is_before(item.spot, first.spot)]
-    elsewhere = sum(item.event.nodes.keys() != {node} for item in own)
+    own, elsewhere = _own_lines(node, [item for item in weighed if item.event.id != first.event.id])
+    here = [item for item in own if _is_before(item.spot, first.spot)]
     stray = elsewhere > STRAY * (ranks - 1) or len(here) > MOST_EARLIER
     often = Counter(word for item in weighed for word in _words(item))
     shared = [item for item in here if not stray or any(often[word] <= RARE for word in _words(item) & _words(first))]
     return sorted(shared, key=lambda item: item.spot.order, reverse=True)
+
+
+def _own_lines(node: str, weighed: Sequence[RankedEvent]) -> tuple[list[RankedEvent], int]:
+    """The new events that a unit alone printed, and how many such events other units have."""
+    own = [item for item in weighed if _is_own(item)]
+    here = [item for item in own if item.event.nodes.keys() == {node}]
+    return here, len(own) - len(here)
 
 
 def _of_values(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent]) -> list[RankedEvent]:

@@ -445,3 +445,38 @@ def test_a_number_that_moved_on_one_rank_is_told_of_a_run_that_goes_on_but_no_ot
     assert look(_of_ranks(slower, late, state="COMPLETED"), good).drifted == ()
     assert look(_of_ranks(slower, late, state="RUNNING")).drifted == ()
     assert look(_of_ranks(lambda _, at: 40.0 + at, late, state="RUNNING"), good).drifted == ()
+
+
+def test_the_ranks_that_left_with_the_same_new_words_are_suspected_first() -> None:
+    """They are fewer than the others, who lost them."""
+    texts = ("strand <*> woven", "carrier <*> sent", "loom <*> oiled", "the loom is level, leaving")
+    events = {}
+    for place, text in enumerate(texts):
+        ranks = (5, 6) if place == 3 else range(8)
+        spots = {
+            rank: tuple(
+                LineRef(f"{rank}.log", 100 * n + place, text, None, 1000.0 + n, f"rank {rank}", rank)
+                for n in ((40,) if place == 3 else range(30))
+            )
+            for rank in ranks
+        }
+        nodes = {f"rank {rank}": NodeEvent(len(own), own) for rank, own in spots.items()}
+        events[text] = RunEvent(text, text, "info", nodes)
+    voices = tuple(
+        RunSource(
+            f"{n}.log",
+            f"rank {n}",
+            n,
+            90,
+            max(
+                (own.spots[-1] for e in events.values() if (own := e.nodes.get(f"rank {n}"))),
+                key=lambda spot: spot.offset,
+            ),
+        )
+        for n in range(8)
+    )
+    run = RunProfile(events, voices=voices, state="FAILED")
+    usual = replace(run, events={text: event for text, event in events.items() if "leaving" not in text})
+    found = look(run, baseline_of(usual))
+    assert [event.event.text for event in found.events] == [texts[3]]
+    assert {node.node for node in found.nodes[:2]} == {"rank 5", "rank 6"}

@@ -198,7 +198,7 @@ def test_a_form_counts_among_the_lines_that_name_no_rank_in_a_known_form() -> No
 
 
 def test_a_number_that_torchrun_counts_on_each_node_is_no_rank_where_lines_name_another(tmp_path) -> None:
-    """Lines that name no rank behind it are then of no rank; on the first node, both are the same."""
+    """Lines that name no rank behind it are then of the rank that its other lines show; on the first node, both are the same."""
     forms = {
         "b.log": "[default{local}]:10:00:{second:02d} | rank {global_} | ",
         "a.log": "[default{local}]:rank={local} ",
@@ -212,7 +212,7 @@ def test_a_number_that_torchrun_counts_on_each_node_is_no_rank_where_lines_name_
         (tmp_path / name).write_text("\n".join([*made, "[default2]:sluice is shut", ""]))
         run = build_run(tables(discover([tmp_path / name]).streams, year=2026, workers=1).tables)
         heard[name] = {event.text: set(event.nodes) for event in run.events.values()}["sluice is shut"]
-    assert heard == {"b.log": {str(tmp_path / "b.log")}, "a.log": {"rank 2"}}
+    assert heard == {"b.log": {"rank 6"}, "a.log": {"rank 2"}}
 
 
 def test_the_prefix_of_a_log_of_one_rank_is_learned() -> None:

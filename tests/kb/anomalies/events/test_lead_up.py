@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent
-from kb.anomalies.events.lead_up import with_lead_up
+from kb.anomalies.events.lead_up import before_odd, with_lead_up
 from kb.anomalies.events.ranking import RankedEvent
+from kb.anomalies.nodes.peers import OddNode
 
 RANKS = 8
 
@@ -56,3 +57,16 @@ def test_the_line_with_the_value_that_the_exception_quotes_is_told_unless_other_
     assert told(replace(first, raised=False), vats) == [first.spot]
     same = {**event.nodes, "rank 1": NodeEvent(1, (replace(spots[1], text="vat 1 at 0.92"),))}
     assert told(first, replace(vats, event=replace(event, nodes=same))) == [first.spot]
+
+
+def test_what_an_odd_rank_alone_printed_before_it_became_odd_is_told_where_such_lines_are_rare() -> None:
+    """The latest of few; what it printed afterwards, or other ranks have as well, says nothing of it."""
+    odd = OddNode(
+        "rank 2", 0.8, "400 here, 480 on all others", (), LineRef("train.log", 800, "", None, 8.0, "rank 2", 2)
+    )
+    early, late = heard("vats counted again", 5.0), heard("vats back to <*>", 7.0)
+    assert [item.spot for item in before_odd([odd], [early, late], RANKS)] == [late.spot]
+    assert before_odd([odd], [heard("vats back to <*>", 9.0)], RANKS) == []
+    noise = [heard(f"odd job {letter * 4}", 3.0, rank=rank) for rank, letter in enumerate("abcd", 3)]
+    assert before_odd([odd], [late, *noise], RANKS) == []
+    assert before_odd([], [late], RANKS) == []
