@@ -182,8 +182,8 @@ def find_anomalies(
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
     events = without_aftermath(events, (*still, *drifted), off, run.ranks)
     if good is not None:
-        known = {event.event.id for event in events}
-        events += tuple(e for e in before_odd(drifted, weighed, len(run.ranks)) if e.event.id not in known)
+        told = {event.event.id for event in events}
+        events += tuple(item for item in before_odd(drifted, weighed, len(run.ranks)) if item.event.id not in told)
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
     nodes = _first(nodes, dissent if events else (*still, *drifted))
@@ -343,7 +343,7 @@ def _first(nodes: Sequence[OddNode], odd: Sequence[OddNode]) -> tuple[OddNode, .
 
 
 def _together(run: RunProfile, events: Sequence[RankedEvent], nodes: Sequence[OddNode]) -> tuple[OddNode, ...]:
-    """The suspected nodes, those first that printed what stands out, if they are some of the ranks, fewer than the others."""
+    """The suspected nodes, those first that printed what stands out, if they are some of the ranks, half of them at most."""
     first = events[0].event if events and events[0].fresh >= NEW and not events[0].consequence else None
     if first is None or not 1 < len(first.nodes) <= len(run.ranks) / 2 or not first.nodes.keys() <= run.ranks:
         return tuple(nodes)

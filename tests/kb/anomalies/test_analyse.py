@@ -448,35 +448,32 @@ def test_a_number_that_moved_on_one_rank_is_told_of_a_run_that_goes_on_but_no_ot
 
 
 def test_the_ranks_that_left_with_the_same_new_words_are_suspected_first() -> None:
-    """They are fewer than the others, who lost them."""
-    texts = ("strand <*> woven", "carrier <*> sent", "loom <*> oiled", "the loom is level, leaving")
+    """They are no more than the others, who lost them, one of them first."""
+    lost = "RuntimeError: Connection closed by peer"
+    said = {
+        "strand <*> woven": (range(8), range(30)),
+        "carrier <*> sent": (range(8), range(30)),
+        "the loom is level, leaving": ((4, 5, 6, 7), (40,)),
+        lost: ((0, 1, 2, 3), (41,)),
+    }
     events = {}
-    for place, text in enumerate(texts):
-        ranks = (5, 6) if place == 3 else range(8)
-        spots = {
-            rank: tuple(
-                LineRef(f"{rank}.log", 100 * n + place, text, None, 1000.0 + n, f"rank {rank}", rank)
-                for n in ((40,) if place == 3 else range(30))
-            )
-            for rank in ranks
-        }
-        nodes = {f"rank {rank}": NodeEvent(len(own), own) for rank, own in spots.items()}
-        events[text] = RunEvent(text, text, "info", nodes)
-    voices = tuple(
-        RunSource(
-            f"{n}.log",
-            f"rank {n}",
-            n,
-            90,
-            max(
-                (own.spots[-1] for e in events.values() if (own := e.nodes.get(f"rank {n}"))),
-                key=lambda spot: spot.offset,
-            ),
-        )
-        for n in range(8)
-    )
+    for place, (text, (ranks, seconds)) in enumerate(said.items()):
+        nodes = {}
+        for rank in ranks:
+            late = text == lost and rank != 1
+            spots = [
+                LineRef(f"{rank}.log", 100 * n + place, text, None, 1000.0 + n + late, f"rank {rank}", rank)
+                for n in seconds
+            ]
+            nodes[f"rank {rank}"] = NodeEvent(len(spots), tuple(spots))
+        events[text] = RunEvent(text, text, "error" if text == lost else "info", nodes)
+    lasts = {
+        rank: events["the loom is level, leaving" if rank > 3 else lost].nodes[f"rank {rank}"].spots[-1]
+        for rank in range(8)
+    }
+    voices = tuple(RunSource(f"{rank}.log", f"rank {rank}", rank, 90, spot) for rank, spot in lasts.items())
     run = RunProfile(events, voices=voices, state="FAILED")
-    usual = replace(run, events={text: event for text, event in events.items() if "leaving" not in text})
+    usual = replace(run, events={text: event for text, event in events.items() if "<*>" in text})
     found = look(run, baseline_of(usual))
-    assert [event.event.text for event in found.events] == [texts[3]]
-    assert {node.node for node in found.nodes[:2]} == {"rank 5", "rank 6"}
+    assert [event.event.text for event in found.events] == ["the loom is level, leaving"]
+    assert {node.node for node in found.nodes[:4]} == {f"rank {rank}" for rank in range(4, 8)}
