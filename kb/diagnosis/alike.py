@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kb.diagnosis.causal_order import STOPS
 from kb.diagnosis.conditions import by_time
 from kb.diagnosis.findings import Finding, reduced
-from kb.diagnosis.ranking import STOPS
 from kb.facts.patterns.signals import Signal
 from kb.regex.lazy import lazy_compile
 

@@ -23,9 +23,9 @@ from kb.diagnosis.bad_events import (
     passed_on,
     tells_of_others,
 )
+from kb.diagnosis.causal_order import precedes
 from kb.diagnosis.early_ends import LauncherEnd, crashed_ranks, early_ends, launcher_ends, unnamed_end
 from kb.diagnosis.findings import Finding
-from kb.diagnosis.ranking import precedes
 from kb.diagnosis.symptoms import Symptoms
 from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.log.run_ends import from_tracker

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kb.diagnosis.causal_order import STOPS, UNKNOWN_CAUSE, precedes
 from kb.diagnosis.context.activities import activity, computes, is_of_own_start, saves_named, start_activity
 from kb.diagnosis.context.attempt import of_attempt, precedes_start
 from kb.diagnosis.findings import Finding, chain_span
-from kb.diagnosis.ranking import STOPS, UNKNOWN_CAUSE, Ranked, precedes
+from kb.diagnosis.ranking import Ranked
 from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, UNINFORMATIVE_STAGES, Facts
 from kb.facts.log.chained_exceptions import structure_start
 from kb.facts.log.stages import LONG_SINCE, text_of

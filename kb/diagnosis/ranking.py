@@ -9,10 +9,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
+from kb.diagnosis.causal_order import explains, last_words, precedes
 from kb.diagnosis.confidence import Trait, confidence, generic_traits
 from kb.diagnosis.findings import Finding, chain_span
 from kb.diagnosis.live_phase import seen_running
-from kb.facts.job_facts import CLOCK_SKEW, Facts
+from kb.diagnosis.outlived import outlived
+from kb.facts.job_facts import Facts
 from kb.facts.patterns.signals import Signal
 from kb.model import ProgressPoint
 from kb.values import dataclass
@@ -21,19 +23,11 @@ ROLE = {"root_cause": 4.0, "contributing": 2.0, "symptom": 0.0, "context": -9.0}
 FALLBACK = -2.0
 EXPLAINED = -3.0
 EARLY = 1.2
-EARLIER_ATTEMPT = -4.0  # the log goes on with another attempt, which fails of something else
-WARNED = -4.0  # a warning, and an exception that it does not account for ended the program
-LATE_STOP = -2.0  # the run had ended by itself before
-LATE = 120.0  # seconds of silence; shorter ones may lie between a signal and the end that it brings
-PAUSES = 4.0  # a run is silent if nothing is logged for this many times the longest pause between its steps
 LAST_WORDS = 0.6  # after the last logged step
 KIND = {"line": 0.3, "series": 0.0}
 STRUCTURE = 0.5  # of any kind, exceptions too
 _ENDS = frozenset({"killed", "segfault", "peer_failure"})  # what ends a process, and no slow or uneven run does
 INNER = 0.3  # the first exception of a chain
-STOPS = frozenset({"preempted", "time_limit", "cancelled"})  # the platform or a person ended the run
-UNKNOWN_CAUSE = "unknown"  # id of the fault class for lines that report a failure without its cause
-CANCELLED = "cancelled"  # id of the fault class for jobs that somebody stopped
 CAME_FIRST = "it came before the other findings"  # the reason to print
 ENDS = "peer_failure"  # what a fault that ends processes explains
 SOON = 600.0  # seconds within which a failure may be the consequence of another one
@@ -154,7 +148,7 @@ def _is_raised(signal: Signal, facts: Facts) -> bool:
 def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:
     """Whether a run ended by a symptom that the leading cause does not explain: a measured change that runs survive."""
     measured = cause.fault.outlives and cause.first.kind == "series"
-    return measured and not seen_running(facts) and symptom.fault.id in _ENDS and _last_words(symptom.first, facts)
+    return measured and not seen_running(facts) and symptom.fault.id in _ENDS and last_words(symptom.first, facts)
 
 
 def _by_score(item: tuple[tuple[float, tuple[str, ...]], Finding]) -> tuple[float, bool, float, int, int, str]:
@@ -200,10 +194,10 @@ def _score(
         score += EXPLAINED
         if CAME_FIRST not in reasons:
             reasons.append(f"it may be a consequence of: {causes[0].title}")
-    for penalty, reason in _outlived(entry, others, facts):
+    for penalty, reason in outlived(entry, others, facts):
         score += penalty
         reasons.append(reason)
-    if _last_words(entry.first, facts):
+    if last_words(entry.first, facts):
         score += LAST_WORDS
         if not entry.fault.outlives and _no_step_after(entry.first, facts):  # a state that lasts began before
             reasons.append("no step was logged after it")
@@ -211,83 +205,6 @@ def _score(
     if entry.first.kind == "exception" and entry.first.chain == 0:
         score += INNER
     return score, tuple(reasons)
-
-
-def _outlived(entry: Finding, others: Sequence[Finding], facts: Facts) -> Iterator[tuple[float, str]]:
-    """Yield what is deducted from a finding after which the program continued to another failure, and the reason to print."""
-    if any(_next_attempt(entry, rival, facts) for rival in others):
-        yield EARLIER_ATTEMPT, "the log goes on with another attempt"
-    if any(_outlived_by(rival, entry, facts) for rival in others):
-        yield WARNED, "it is only a warning, and the program went on to another error"
-    if any(_ended_before(rival, entry, facts) for rival in others):
-        yield LATE_STOP, "the run had already ended with an error of its own"
-
-
-def _next_attempt(entry: Finding, rival: Finding, facts: Facts) -> bool:
-    """Whether a rival was found in the next attempt of the program, appended to the only log in which the entry was found."""
-    logs = {signal.stream for signal in entry.signals}
-    if len(logs) > 1 or rival.first.stream not in logs:
-        return False
-    again = facts.streams[entry.first.stream].started_again(max(signal.offset for signal in entry.signals))
-    return again is not None and rival.first.offset > again
-
-
-def _outlived_by(rival: Finding, entry: Finding, facts: Facts) -> bool:
-    """Whether a finding is only a Python warning, and a later exception of another class ended its program."""
-    if not entry.only_warned or explains(entry, rival):
-        return False
-    last = rival.signals[-1]
-    return (
-        last.kind == "exception"
-        and last.stream == entry.first.stream
-        and precedes(entry.first, last) == 1.0
-        and _last_words(last, facts)
-    )
-
-
-def _ended_before(rival: Finding, stop: Finding, facts: Facts) -> bool:
-    """Whether a stop by the scheduler came after the program had ended with the rival's exception.
-
-    If only the scheduler reports the stop: long after all logs fell silent. In the log of the exception: right below it.
-    """
-    if rival.first.kind != "exception" or not _last_words(rival.first, facts):
-        return False
-    stream = facts.streams[stop.first.stream]
-    if stream.summary.ref.kind != "event":
-        own = stop.fault.id in STOPS and rival.first.stream == stop.first.stream
-        return own and not _next_attempt(rival, stop, facts) and stream.silent_since_main(stop.first.offset)
-    if stop.first.time is None:
-        return False
-    return stop.first.time - facts.last_line_time() > max(LATE, PAUSES * facts.longest_pause())
-
-
-def explains(cause: Finding, effect: Finding) -> bool:
-    """Whether the causal table, or the rule itself, says that one fault can cause the other.
-
-    A warning accounts neither for what its rule names nor for an error that only a generic rule knows.
-    """
-    if cause.only_warned and effect.rule.fallback:
-        return False
-    if {cause.fault.id, effect.fault.id} <= STOPS and (  # who sent the signal, or had the job cancelled, is known
-        effect.is_symptom or (effect.fault.id == CANCELLED and cause.fault.id != CANCELLED and not cause.is_symptom)
-    ):
-        return True
-    wanted = {effect.fault.id, effect.rule.id}
-    if effect.is_symptom and effect.fault.id == UNKNOWN_CAUSE:  # a line of its rule that gives no cause
-        wanted.add(effect.rule.fault)
-        if cause.fault.id in wanted and not cause.is_symptom:
-            return True
-    by_rule = () if cause.only_warned else cause.rule.explains
-    return any(name in cause.fault.explains or name in by_rule for name in wanted)
-
-
-def precedes(left: Signal, right: Signal) -> float:
-    """Return 1 if the left finding came first, 0 if the right one did, 0.5 if the order is unknown."""
-    if left.stream == right.stream:
-        return 0.5 if left.offset == right.offset else float(left.offset < right.offset)
-    if left.time is None or right.time is None or abs(left.time - right.time) <= CLOCK_SKEW:
-        return 0.5
-    return float(left.time < right.time)
 
 
 def _separate(entry: Finding, other: Finding) -> bool:
@@ -320,11 +237,6 @@ def _writer(signal: Signal) -> tuple[int | None, int | None, str | None]:
 
 def _clearly_later(left: Signal, right: Signal) -> bool:
     return left.time is not None and right.time is not None and left.time > right.time + 120.0
-
-
-def _last_words(signal: Signal, facts: Facts) -> bool:
-    stream = facts.streams[signal.stream]
-    return stream.steps_after(signal.offset) == 0
 
 
 def _no_step_after(signal: Signal, facts: Facts) -> bool:

@@ -17,9 +17,10 @@ from dataclasses import field, replace
 from itertools import pairwise
 from statistics import median, median_low
 
+from kb.diagnosis.causal_order import STOPS
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.owner import on_loopback, owner
-from kb.diagnosis.ranking import STOPS, Ranked
+from kb.diagnosis.ranking import Ranked
 from kb.facts.gpus import gpu_count
 from kb.facts.history import EarlierAttempt, History, nodes_digest
 from kb.facts.job_facts import Facts

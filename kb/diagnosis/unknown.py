@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kb.diagnosis.before_stop import before_stop
+from kb.diagnosis.causal_order import CANCELLED, STOPS, precedes
 from kb.diagnosis.confidence import Trait, confidence
 from kb.diagnosis.early_ends import exited_ranks
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.first_unexplained import Unexplained, first_unexplained
 from kb.diagnosis.nearest_faults import nearest_faults
-from kb.diagnosis.ranking import CANCELLED, STOPS, Ranked, precedes
+from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown_remedies import steps, words_of

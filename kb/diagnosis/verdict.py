@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from kb.diagnosis.causal_order import STOPS
 from kb.diagnosis.confidence import band
 from kb.diagnosis.context.went_on import script_went_on
 from kb.diagnosis.findings import Finding
-from kb.diagnosis.ranking import STOPS, Ranked
+from kb.diagnosis.ranking import Ranked
 from kb.facts.complete_saves import last_complete_save
 from kb.facts.completion.completion import Completion, cut_short
 from kb.facts.job_facts import Facts, without_status

@@ -15,8 +15,9 @@ from bot.authoring import selftest
 from bot.authoring.accuracy import evaluate_cases
 from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
 from bot.rulebase.loader import default_folder, knowledge
+from kb.diagnosis.causal_order import explains
 from kb.diagnosis.findings import Finding, find
-from kb.diagnosis.ranking import explains, rank
+from kb.diagnosis.ranking import rank
 from kb.facts.job_facts import Facts
 from kb.rulebase.patterns import check, scan_form
 from kb.rulebase.rule import Rule

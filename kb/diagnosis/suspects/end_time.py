@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kb.diagnosis.causal_order import STOPS
 from kb.diagnosis.findings import Finding
-from kb.diagnosis.ranking import STOPS
 from kb.diagnosis.suspects.launcher import ends_like
 from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.parsers.logs.timestamps import find_time

@@ -318,6 +318,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         elif what != "Ready" and status == ("False" if _GOOD.search(what) else "True"):
             told = {**fields, **node_problem(f"{what} {reason}", message)}
             yield Event(source, time, "node_problem", reason or what, message, who, told)
+    yield from _labelled_unhealthy(mapping(mapping(item.get("metadata")).get("labels")), source, who)
     yield from _taints(mapping(item.get("spec")), source, who)
     if mapping(item.get("spec")).get("unschedulable") is True:
         yield Event(
@@ -329,6 +330,16 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
             who,
             {"object": "Node", "name": name},
         )
+
+
+def _labelled_unhealthy(labels: Mapping[str, Any], source: str, who: Resource) -> Iterator[Event]:
+    """Yield what SageMaker HyperPod found on a node that it is going to reboot or replace, and says only in labels."""
+    status = string(labels.get("sagemaker.amazonaws.com/node-health-status"), 80)
+    if status.startswith("UnschedulablePending"):
+        told = [string(value, 200) for key, value in labels.items() if key.startswith("sagemaker.amazonaws.com/fault-")]
+        about = " ".join(told[:4])
+        fields = {"object": "Node", "name": who.node, "condition": status, **node_problem(about, "hardware")}
+        yield Event(source, None, "node_problem", status, f"{who.node}: {about or status}", who, fields)
 
 
 def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Event]:

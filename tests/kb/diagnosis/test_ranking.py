@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from kb.diagnosis.causal_order import explains, precedes
 from kb.diagnosis.confidence import band
 from kb.diagnosis.findings import find
-from kb.diagnosis.ranking import Ranked, explains, precedes, rank
+from kb.diagnosis.ranking import Ranked, rank
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.facts.patterns.lookup import PatternLookup
@@ -360,6 +361,23 @@ def test_a_cause_of_the_end_leads_over_a_measured_change_that_runs_survive(said:
     probed = Hang(votes=(Vote("silence", "no", "the last line is 3 s old", None),))
     alive = Facts(replace(known.evidence, job=Job(state="RUNNING"), hang=probed))  # so a break of them ended nothing
     assert order(rank(find(book, alive, History()).findings, alive))[0] == "loss_spike"
+
+
+@pytest.mark.parametrize(
+    ("end", "first"),
+    [
+        ("out of process ids\n", "link_down"),
+        ("out of process ids\niteration 40/99 loss 2.0\n", "loss_spike"),
+        ("", "loss_spike"),
+    ],
+)
+def test_an_error_that_ended_the_run_leads_over_a_measured_change_before_it(end: str, first: str) -> None:
+    """Steps followed the change, so it ended nothing; after an error that the run survived, the order is as before."""
+    spike = rule("spike", "loss_spike", Pattern("line", detect=DetectorTest("loss_not_finite")))
+    book = rulebook(spike, rule("ids", "link_down", Pattern("line", literal="out of process ids")))
+    values = "".join(f"iteration {n}/99 loss {'nan' if 10 < n < 15 else 2.0}\n" for n in range(1, 40))
+    known = facts(scanned(values + end, book))
+    assert order(rank(find(book, known, History()).findings, known))[0] == first
 
 
 TYPE = rule("type", "code_bug", Pattern("t", exception=ExceptionTest(type="TypeError")))

@@ -65,3 +65,28 @@ def test_a_taint_says_that_the_network_is_not_ready():
     found, _ = read_kubernetes(json.dumps({"items": [node]}).encode(), "nodes.json")
     assert found is not None
     assert [(item.kind, item.fields["problem"]) for item in found] == [("node_problem", "network")]
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        ({"node-health-status": "UnschedulablePendingReplacement", "fault-types": "NvidiaErrorXID_79"}, {"xid": 79}),
+        (
+            {"node-health-status": "UnschedulablePendingReboot", "fault-reasons": "NvidiaGPUCount"},
+            {"problem": "gpu_lost"},
+        ),
+        ({"node-health-status": "UnschedulablePendingReboot"}, {"problem": "hardware"}),
+        ({"node-health-status": "Schedulable", "fault-types": "NvidiaErrorXID_79"}, None),
+    ],
+)
+def test_hyperpod_labels_a_node_that_it_repairs(labels, problem):
+    """HyperPod sets no condition; a node that it is going to reboot or replace carries the fault in its labels."""
+    labels = {f"sagemaker.amazonaws.com/{key}": value for key, value in labels.items()}
+    node = {"kind": "Node", "metadata": {"name": "node-4", "labels": labels}}
+    found, _ = read_kubernetes(json.dumps({"items": [node]}).encode(), "nodes.json")
+    assert found is not None
+    if problem is None:
+        assert found == ()
+    else:
+        assert found[0].kind == "node_problem"
+        assert problem.items() <= found[0].fields.items()
