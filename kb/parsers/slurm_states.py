@@ -1,6 +1,7 @@
 """Slurm's states of a job, and what each of them means to the three readers that ask.
 
-Source: https://slurm.schedmd.com/job_state_codes.html (as of October 2024), and EXPEDITING of Slurm 25.11. Values only.
+Source: https://slurm.schedmd.com/job_state_codes.html (as of October 2024), and the
+states in src/common of Slurm (2026-08-20), which has the same. Values only.
 """
 
 from __future__ import annotations
