@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from kb.diagnosis.bad_events import BadEvents, TailLine
+from kb.diagnosis.causal_order import STOPS
 from kb.diagnosis.early_ends import LAST_LINES, LastWords, says_something
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.first_unexplained import Unexplained
-from kb.diagnosis.ranking import STOPS
 from kb.diagnosis.symptoms import Symptoms
 from kb.facts.job_facts import Facts
 from kb.facts.standstill import is_done
