@@ -10,6 +10,7 @@ from kb.model import ProgressPoint
 from kb.scanning.summary import Series
 
 LEAST_ELAPSED, ELAPSED = 8, 3.0  # lines, and the factor from the first to the last, of the time since the start
+LEAST_COARSE = 20  # lines of whole seconds, in which several lines may have one time
 LEAST_RESTARTS = 3  # of a bar whose clock runs on, to know that this is no chance
 NOT_BACK = 0.95  # share of the time of the last epoch that a new one would need at once
 
@@ -36,8 +37,12 @@ def without_elapsed(series: Series, bar: str) -> Series:
 
 
 def _only_rises(values: Sequence[float]) -> bool:
-    rises = len(values) >= LEAST_ELAPSED and all(later > earlier for earlier, later in pairwise(values))
-    return rises and values[-1] >= ELAPSED * values[0]
+    if len(values) < LEAST_ELAPSED or values[-1] < ELAPSED * values[0]:
+        return False
+    whole = len(values) >= LEAST_COARSE and all(value == int(value) for value in values)
+    if whole and len(set(values)) >= LEAST_ELAPSED:  # several lines within one second
+        return all(later >= earlier for earlier, later in pairwise(values))
+    return all(later > earlier for earlier, later in pairwise(values))
 
 
 def _running_clocks(points: Sequence[ProgressPoint], bar: str) -> frozenset[int]:

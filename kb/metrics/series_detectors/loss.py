@@ -249,14 +249,12 @@ def _leaves_for_good(points: Sequence[ProgressPoint], params: Mapping[str, float
     if len(values) > EXCERPT or min(values, default=0.0) <= 0 or len({p.format for p in losses}) != 1:
         return None
     rise = params.get("rise", 1.0)
+    begun = (losses[0].step or 0) >= params.get("first_step", 100)
     for index in range(EXCERPT_LEAST, len(values)):
         before, after = max(values[:index]), values[index:]
         stays = len(after) >= STAYS and min(after) >= max(DOUBLED * before, before + rise)
-        ends = (
-            index >= LOW_LEAST
-            and len(after) == 1
-            and after[0] >= max(params.get("ends", 20.0) * before, before + 10 * rise)
-        )
+        far = max(params.get("ends", 20.0) * before, before + 10 * rise)
+        ends = begun and index >= LOW_LEAST and min(after) >= far
         if stays or ends:
             return _spike(losses, index, median(values[:index]))
     return None

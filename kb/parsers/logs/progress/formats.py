@@ -293,7 +293,11 @@ FORMATS: tuple[ProgressFormat, ...] = (
     ),
     make_format("counted", r"[0-9]\timages/sec: [0-9]", b"images/sec: ", REST_OF_LINE, read_counted),
     make_format(
-        "counted", r" avg loss, [0-9.]+ rate", b" avg loss, ", rb"[\d.]{1,20} rate" + REST_OF_LINE, read_counted
+        "counted",
+        r" avg(?: loss)?, [0-9.]+ rate",
+        b" avg",
+        rb"(?: loss)?, [\d.]{1,20} rate" + REST_OF_LINE,
+        read_counted,
     ),
     make_format(
         "step_train_time",

@@ -138,7 +138,7 @@ def read_counted(match: re.Match[bytes]) -> ProgressPoint | None:
     place = _COUNTED.match(before.lstrip())
     if place is None:
         return None
-    named = match[0].startswith(b" avg loss")
+    named = match[0].startswith(b" avg")
     loss = parse_float(place["value"]) if named else find_number(_LAST_NUMBER, after)
     point = measure(after, "counted", match.start())
     return changed(point, step=int(place["step"]), loss=loss)

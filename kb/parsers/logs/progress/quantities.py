@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from kb.model import ProgressPoint
 from kb.regex.lazy import lazy_compile
 
-NUMBER = rb"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,4})?|\.\d+|(?i:nan|inf(?:inity)?)(?:\.0)?)"
-_TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \t]{0,2}"
+NUMBER = (
+    rb"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,4})?(?!0*(?i:nan|inf))|\.\d+|0{0,12}(?i:nan|inf(?:inity)?)(?:\.0)?)"
+)
+_TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \t]{0,2}\*{0,2}"
 _LOSS = lazy_compile(
     rb"(?:(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train|, overall| train)?|(?<!\w)xent|(?i:cross-?entropy)|(?<=Train-)(?:SmoothL1|r?mse|mae))(?:"
     + _TO
@@ -103,9 +105,11 @@ _BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
 
 
 def parse_float(raw: bytes | None) -> float | None:
-    """Parse a number as programs print it, with thousands separators or `nan.0`; None if it is not a number."""
+    """Parse a number as programs print it, with thousands separators, `nan.0` or `0000nan`; None if it is not a number."""
     if not raw:
         return None
+    if raw[-1:].isalpha():
+        raw = raw.lstrip(b"0")  # a width filled with zeros
     if raw.endswith(b".0") and raw[-3:-2].isalpha():
         raw = raw[:-2]  # progress bars print "nan.0"
     try:

@@ -29,3 +29,20 @@ def test_bars_that_begin_again_with_their_clock_keep_their_times() -> None:
     assert without_elapsed(bars(6, runs_on=False), "tqdm") == bars(6, runs_on=False)
     assert without_elapsed(bars(6, runs_on=False, slower=1.5), "tqdm") == bars(6, runs_on=False, slower=1.5)
     assert without_elapsed(bars(3, runs_on=True), "tqdm") == bars(3, runs_on=True)  # too few to tell
+
+
+def lines(values: list[float]) -> Series:
+    """Step lines with one time each."""
+    return Series(points=tuple(ProgressPoint(90 * n, step=n, seconds=v, format="json") for n, v in enumerate(values)))
+
+
+def test_whole_seconds_since_the_start_may_be_equal_on_several_lines() -> None:
+    """They never fall; the times of steps that become slower once stay about their new level."""
+    elapsed = lines([float(at // 2) for at in range(8, 60)])
+    assert all(point.seconds is None for point in without_elapsed(elapsed, "tqdm").points)
+    for kept in (
+        [4.0] * 12 + [20.0] * 14,
+        [float(at % 7 + 1) for at in range(40)],
+        [float(at // 2) for at in range(8, 24)],
+    ):
+        assert without_elapsed(lines(kept), "tqdm") == lines(kept)

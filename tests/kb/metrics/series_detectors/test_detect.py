@@ -1155,6 +1155,7 @@ def test_the_end_of_a_fast_spell_is_no_slowdown() -> None:
     [
         ([1.6, 1.4, 3.3, 6.4, 5.5, 4.9, 4.9, 4.6], "1.4"),  # doubles, and stays there
         ([1.13, 0.92, 2.3, 95.8], "0.9"),  # ends at many times all others
+        ([2.1e-4, 1.6e-4, 6.1e-5, 87.3, 87.3], "6.1"),
     ],
 )
 def test_a_loss_that_leaves_its_level_for_good_in_an_excerpt(values: list[float], level: str) -> None:

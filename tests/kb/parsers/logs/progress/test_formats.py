@@ -284,6 +284,11 @@ LINES = [
         {"step": 45, "total": 9000, "loss": 4.25, "seconds": 0.2505, "throughput": 2093000.0, "format": "step_loss"},
     ),
     (
+        b" 2677: nan, nan avg, 0.001000 rate, 4.580532 seconds, 171328 images",
+        {"step": 2677, "loss": math.nan, "format": "counted"},
+    ),
+    (b"Step      80 (23.64%): loss = 0000nan EER=0.00000", {"step": 80, "loss": math.nan, "format": "step_loss"}),
+    (
         b"[2026-07-28T15:25:54] Step 14100 stats, val: loss = 3.5",
         {"step": 14100, "loss": 3.5, "validation": True, "format": "step_loss"},
     ),
