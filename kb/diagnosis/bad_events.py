@@ -20,7 +20,7 @@ from kb.facts.log.chained_exceptions import structure_start
 from kb.facts.topology import Place, Places
 from kb.model import Resource, Structure
 from kb.parsers.logs.error_lines import behind_bar, error_level, is_traceback_line, message_of
-from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.logs.recoveries import quoted
 from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
@@ -43,6 +43,9 @@ _CONNECTION = lazy_compile(r"(?:BrokenPipe|Connection\w*|EOF)(?:Error|Exception)
 _OF_A_CONNECTION = lazy_compile(
     r"(?i)\berrno\b|connect|\bpipe|socket|\bhosts?\b|\bclose[ds]?\b|\breset\b|refused|aborted|\beof\b|end of file|network|https?:|ran out of input"
 )
+_HEADER = lazy_compile(r"Traceback \(most recent call last\)")
+_FRAME = lazy_compile(r"\s{1,16}File \"[^\"\n]{1,400}\", line \d{1,9}, in ")
+_RAISES = lazy_compile(r"\s{4,80}raise (?:\w{1,80}\.){0,8}(?P<name>[A-Z]\w{2,80})\(")
 _FEWEST_WORDS = 3  # of a message that says what happened
 _SHOWN = 400  # characters of a line in which the exit status of a rank is looked for
 _EXITED = lazy_compile(
@@ -99,6 +102,15 @@ class TailLine:
     resource: Resource
 
 
+def _from_below(text: str, offset: int) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text that starts at an offset of its log, the last one first."""
+    end = len(text)
+    while end > 0:
+        start = text.rfind("\n", 0, end) + 1
+        yield offset + len(text[:start].encode("utf-8", "replace")), text[start:end]
+        end = start - 1
+
+
 class BadEvents:
     """The bad events of a run."""
 
@@ -126,6 +138,7 @@ class BadEvents:
         for index, stream in enumerate(facts.streams):
             if stream.summary.ref.kind == "job":
                 yield from self._of_tail(index)
+                yield from self._cut_off(index)
 
     def tail(self, index: int) -> tuple[TailLine, ...]:
         """Return the last lines of a stream, without blank lines and tracebacks."""
@@ -158,6 +171,24 @@ class BadEvents:
                 continue
             kind: Kind = "exception" if raised else "fatal" if level == "fatal" else "error"
             yield self.of_line(kind, item, (raised["name"] or raised["alone"]) if raised else "")
+
+    def _cut_off(self, index: int) -> Iterator[BadEvent]:
+        """Yield the innermost frame of a traceback that the end of a log cuts off before its exception, or the line there that raises it."""
+        summary = self.facts.streams[index].summary
+        innermost: tuple[int, str, Prefix, str] | None = None
+        for at, line in _from_below(summary.tail.rstrip(), summary.tail_offset):
+            raw = line.encode("utf-8", "replace")[:2048]
+            prefix = peel(raw)
+            message = raw[prefix.end :].decode("utf-8", "replace")
+            if innermost is not None and _HEADER.match(message):
+                offset, shown, own, name = innermost
+                who = filled_resource(summary.ref.resource, speaker(shown.encode("utf-8", "replace"), own))
+                yield self.of_line("exception", TailLine(index, offset, shown, shown, self.facts.placed(who)), name)
+            if not message[:1].isspace():
+                return
+            raises = _RAISES.match(message) if innermost is None else None
+            if raises or (innermost is None and _FRAME.match(message)):
+                innermost = at, line[:LONGEST], prefix, raises["name"] if raises else ""
 
     def _of_traceback(self, index: int, offset: int, line: str, who: Resource) -> bool:
         """Whether a line is above the exception of a traceback of which each line was logged with a level."""

@@ -68,6 +68,7 @@ OF_FINDING: Mapping[str, tuple[str, ...]] = {
     "sender_uid": (),  # of the process that sent a signal
     "worker_ip": (),  # of a worker process that the line names
     "worker_pid": (),
+    "worker_class": (),
     "own_folder": (),  # the folder above the failing code that has the name of the module that is not found
     "store": ("yes",),  # its traceback opens the store at which the ranks of torch.distributed meet
     "time_limit": (),  # what the log states of the limit and the time used, such as "-W 2000, run time 120010 s"

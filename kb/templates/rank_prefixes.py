@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, zip_longest
-from random import Random
 from statistics import median
 
 from kb.parsers.logs.prefixes import peel
@@ -211,8 +210,14 @@ def _own_lines(head: bytes) -> list[bytes]:
 
 
 def _sample(lines: list[bytes], most: int) -> list[bytes]:
-    """As many of the lines at most, in order, by chance: every second or third line could be of one kind."""
-    return [lines[index] for index in sorted(Random(len(lines)).sample(range(len(lines)), min(len(lines), most)))]
+    """As many of the lines at most, in order, by a hash of their places: every second or third line could be of one kind."""
+    places = range(len(lines)) if len(lines) <= most else sorted(sorted(range(len(lines)), key=_mixed)[:most])
+    return [lines[place] for place in places]
+
+
+def _mixed(number: int) -> int:
+    mixed = (number + 1) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    return (mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
 
 
 def _own_forms(lines: Sequence[bytes], rank: int) -> Mapping[Form, Counter[bytes]]:

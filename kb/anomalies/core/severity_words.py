@@ -78,6 +78,7 @@ _BODY = lazy_compile(
     r"|^.{1,80}\bFile (?:\"|<\*>).{0,300}, line "
     r"|^.{0,80}\bat (?:[\w$.\[\] <>*]{1,120} \()?[^\s()]{1,200}:(?:\d+|<\*>):(?:\d+|<\*>)\)?$"  # a frame of JavaScript
     r"|^.{0,80}\bNode\.js v(?:\d|<\*>)\S{0,20}$|^.{0,80}[\w./-]+\.[cm]?[jt]s:(?:\d+|<\*>)$|^.{0,80}:? +throw new \w"
+    r"|^(?:.{0,60}\W)?raise (?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{1,80}\("  # the program's line above the exception that it raises
     r"|^note: run with `RUST_BACKTRACE"
     # dumps of native stacks and of threads, and how a command is used
     r"|^.{0,80}(?:@ {1,6}(?:0x[0-9a-f]{4,16}|<\*>) |\[ ?(?:\d{1,3}|<\*>)\] {1,4}\S{1,300}\[(?:0x[0-9a-f]{4,16}|<\*>)\]$)"

@@ -21,6 +21,7 @@ OF_LINE = frozenset(
         "sender_uid",
         "worker_ip",
         "worker_pid",
+        "worker_class",
         "connection",
         "memory",
         "memory_of",

@@ -71,9 +71,10 @@ def first_place(ranked: Ranked, facts: Facts, asked: AbstractSet[str]) -> Mappin
     }
     found |= {name: of(first, facts) for name, of in _LOOK_UPS.items() if name in asked}
     if asked & OF_LINE:
-        from kb.diagnosis.context.line_words import of_lines, with_end  # noqa: PLC0415 - few rules ask for what a line states
+        from kb.diagnosis.context.line_words import of_lines, with_end, with_worker  # noqa: PLC0415 - few rules ask for what a line states
 
-        found |= with_end(of_lines(best.signals, asked), _others(ranked))
+        others = list(_others(ranked))
+        found |= with_worker(with_end(of_lines(best.signals, asked), others), others, asked)
     if found.get("connection") == "timed_out" and shakes_hands(first, facts):
         found["connection"] = "tls"
     if "path" in asked and not found.get("path"):

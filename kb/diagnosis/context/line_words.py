@@ -21,8 +21,12 @@ _END = lazy_compile(
 )
 _PORT = lazy_compile(r"\bport[\"'=:\[( ]{1,4}(\d{2,5})\b")
 _ANY_HOST = frozenset({"::", "0.0.0.0", "*"})  # noqa: S104 - compared, not bound to
-_WORKER_IP = lazy_compile(r"\b(?:Worker IP address|ip)[:=] ?((?:\d{1,3}\.){3}\d{1,3})")
+_WORKER_IP = lazy_compile(r"\b(?:Worker IP address:|ip[:=]|at IP address) ?((?:\d{1,3}\.){3}\d{1,3})")
 _WORKER_PID = lazy_compile(r"\b(?:Worker PID|pid)[:=] ?(\d{1,9})\b")
+_ENDED = lazy_compile(r"\bWorker IP address: (\S{3,45}) Worker port: \d{1,6} Worker PID: (\d{1,9})\b")
+_WORKER_CLASS = lazy_compile(
+    r"\bclass_name: ([A-Za-z_][\w.]{0,80})|\bray::([A-Za-z_]\w{0,80})\.\w|\(([A-Za-z_]\w{0,80}) pid=\d"
+)
 _PATH = lazy_compile(
     r"[\"'\u2018](/[^\"'\u2019\n]{1,300})[\"'\u2019]|\[Errno \d{1,3}\] [^:'\"\n]{3,80}: b?[\"']([^\"'\n]{1,300})[\"']"
     r"|(?:^|[\s:=])(/[\w./@%+=-]{2,200}): (?:\w[\w ]{0,40}: )?[Nn]o space left"
@@ -54,6 +58,7 @@ _NAMED = (
     ("path", _PATH),
     ("worker_ip", _WORKER_IP),
     ("worker_pid", _WORKER_PID),
+    ("worker_class", _WORKER_CLASS),
     ("service", _SERVICE),
     ("repository", _REPOSITORY),
     ("url", _NOT_SERVED),
@@ -159,6 +164,14 @@ def with_end(words: Mapping[str, str], others: Iterable[Signal]) -> Mapping[str,
         return words
     ends = {_end(signal.line[:4000]) for signal in others} - {("", "")}
     return {**words, **dict(zip(("to_host", "to_port"), ends.pop(), strict=True))} if len(ends) == 1 else words
+
+
+def with_worker(words: Mapping[str, str], others: Iterable[Signal], asked: AbstractSet[str]) -> Mapping[str, str]:
+    """Return the words with the process that ended as the daemon of its node tells it, where the first line names none and all that tell agree."""
+    if "worker_pid" not in asked or "worker_pid" in words:
+        return words
+    told = {ended.groups() for signal in others if (ended := _ENDED.search(signal.line[:4000]))}
+    return {**words, **dict(zip(("worker_ip", "worker_pid"), told.pop(), strict=True))} if len(told) == 1 else words
 
 
 def _connection(text: str) -> str:

@@ -23,6 +23,28 @@ def raised(name: str, line: str) -> BadEvent:
     return BadEvent("exception", 0, 0, line, Place(), Resource(), name=name)
 
 
+def test_of_a_traceback_that_the_end_of_a_log_cuts_off_the_innermost_line_is_an_event() -> None:
+    """The line that raises the exception, or else the frame; of a whole one, or of a call stack, neither."""
+    frames = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 3, in fit\n    turn(gate)\n  File "/srv/gates.py", line 9, in turn\n'
+    raising = frames + '    raise gates.GateStuck(f"gate {gate} did not open")\n'
+    own = "".join(f"[rank3]: {line}\n" for line in raising.splitlines())
+
+    (cut,) = [item for item in events(f"step 3\n{raising}") if item.kind == "exception"]
+    assert (cut.line.strip(), cut.name, cut.offset) == (
+        'raise gates.GateStuck(f"gate {gate} did not open")',
+        "GateStuck",
+        7 + len(frames),
+    )
+    (frame,) = [item for item in events(f"step 3\n{frames}") if item.kind == "exception"]
+    assert frame.line.strip() == 'File "/srv/gates.py", line 9, in turn'
+    (ranked,) = [item for item in events(own) if item.kind == "exception"]
+    assert ranked.place.rank == 3
+    assert [
+        item.name for item in events(raising + "gates.GateStuck: gate 4 did not open\n") if item.kind == "exception"
+    ] == ["GateStuck"]
+    assert events("step 3\n" + frames.replace("Traceback (most recent call last)", "Stack of thread 4")) == []
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "rank"),
     [

@@ -20,6 +20,11 @@ _OF_NPU = lazy_compile(rb"\s{0,4}\[ERROR\] \S{10,40} \(PID:\d{1,9}, Device:-?\d{
 _OF_MESSAGE = lazy_compile(rb"\[?[Rr]ank[ :=]?(\d{1,6})\]?: ")
 _SPAWNED = lazy_compile(rb"-- Process (\d{1,4}) terminated with the following error:")
 _REMOTE = lazy_compile(rb"ray::[^\n]{1,300}? \(pid=(\d{1,9})(?:, ip=([0-9A-Fa-f.:]{3,45}))?")
+# of an actor of Ray that died, in what the driver's exception says about it
+_ACTOR = lazy_compile(
+    rb"\n[ \t]{0,8}pid: (\d{1,9})\n(?:[^\n]{0,200}\n){0,4}?[ \t]{0,8}ip: ([0-9A-Fa-f.:]{3,45})(?:\n|$)"
+)
+_DEAD_ACTOR = (b"ActorDiedError", b"RayActorError")
 _THREAD = lazy_compile(rb"(?:.{0,200}\b)?Exception in thread (.{1,120}?):?$|Process ([\w.-]{1,80}):$")
 
 
@@ -105,5 +110,8 @@ def to_structures(
         remote = _REMOTE.search(found[index - 1].message[:1024]) if index else None
         if remote:  # the task of Ray in which the nested exception was raised
             who = resource(prefix, node=text(remote[2]) or None, pid=int(remote[1]))
+        actor = _ACTOR.search(item.message[:1024]) if item.name in _DEAD_ACTOR else None
+        if actor:  # the process that died, not the driver that reports it
+            who = resource(prefix, node=text(actor[2]), pid=int(actor[1]))
         result.append(Structure("exception", item.offset, item.end, said, fields | shared, who, when))
     return tuple(result)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from kb.model import Scalar, Structure
 from kb.parsers.logs.error_lines import error_level, is_calm, message_in_record, message_of
 from kb.parsers.logs.exceptions.chain import links_before, spawned_before, thread_before, to_structures
+from kb.parsers.logs.exceptions.cut_top import READERS as CUT_READERS
+from kb.parsers.logs.exceptions.cut_top import frames_before
 from kb.parsers.logs.exceptions.exception_line import (
     CLASS_SUFFIX,
     EXCEPTION_MODULES,
@@ -17,7 +18,7 @@ from kb.parsers.logs.exceptions.exception_line import (
     match_exception,
     read_exception,
 )
-from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
+from kb.parsers.logs.exceptions.frames import FRAME_LINE
 from kb.parsers.logs.exceptions.glued import is_glued, read_glued
 from kb.parsers.logs.exceptions.java import OPENING, with_causes, with_quoted
 from kb.parsers.logs.exceptions.json_lines import (
@@ -196,36 +197,6 @@ def _spoken(message: bytes) -> tuple[int | None, bytes]:
     return (inner.rank, message[inner.end :]) if inner.rank is not None else (None, message)
 
 
-def _frames_before(window: bytes, at: int, told: Callable[[bytes], bytes | None]) -> tuple[FrameList, int]:
-    """Return the frames right above an exception line, and where they or their header start; `at` if there are none.
-
-    `told`: the text of a line; None if another process wrote it.
-    """
-    found: list[tuple[str, bytes]] = []  # frames with the line below each, innermost first
-    top, below = at, b""
-    for _ in range(4 * MAX_FRAMES):
-        above = line_start(window, top - 1) if top > 0 else -1
-        rest = told(line_at(window, above)[0]) if above >= 0 else None
-        rest = b"  " + rest[2:] if rest is not None and rest.startswith(b'> File "') else rest  # loguru's mark
-        frame = frame_of_line(rest) if rest is not None else None
-        blank = (
-            rest == b"" and told is _text_of_record
-        )  # as loguru leaves between frames; each record is one line of them
-        if rest is None or not (frame or blank or rest[:1] in (b" ", b"\t")):
-            headed = rest is not None and (HEADER in rest or b"ray::" in rest)
-            top = above if headed else top
-            break
-        top = above
-        found += [(frame, below)] if frame else []
-        below = b"" if frame else rest
-    frames = FrameList()
-    for frame, source in found[MAX_FRAMES - 1 :: -1]:
-        frames.add(frame)
-        if source.strip():
-            frames.show(source)
-    return (frames, top) if found else (frames, at)
-
-
 def _under_frame(window: bytes, at: int, depth: int, voice: Voice) -> bool:
     """Whether a line that is indented by `depth` is below a frame of its traceback, which is indented by two more."""
     above = at
@@ -269,7 +240,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     exception = match_exception(rest, after_frame=False)
     if exception is None or not _is_exception_name(*exception[:2]):
         return ()
-    frames, start = _frames_before(window, at, _text_of_record if record else voice.rest)
+    frames, start = frames_before(window, at, _text_of_record if record else voice.rest, in_records=record)
     start = member[1] if member is not None else start
     if prefix.local_rank is None and start != at:
         prefix = prefix._replace(local_rank=spawned_before(window, line_start(window, start)))
@@ -374,5 +345,6 @@ READERS: tuple[Reader, ...] = (
         keep=256,
     ),
     Reader(name="hydra_target", trigger=r"Error in call to target '", read=_read_target),
+    *CUT_READERS,
     *RUST_READERS,
 )

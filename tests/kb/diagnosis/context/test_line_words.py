@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.context.line_words import of_lines, with_end
+from kb.diagnosis.context.line_words import of_lines, with_end, with_worker
 from kb.facts.patterns.signals import Signal
 from kb.model import Resource
 from kb.rulebase.circumstances import OF_FINDING
@@ -60,6 +60,9 @@ ALL = frozenset(OF_FINDING)
         ("NotFound: 404 GET https://storage.example.org/b/x: No such object: b/x", {"url": "https://storage.example.org/b/x"}),
         ("HTTPError: 403 Client Error: Forbidden for url: https://files.example.org/404/vocab.json", {"service": "files.example.org", "url": ""}),
         ("Worker IP address: 10.0.0.8 Worker port: 4 Worker PID: 26109", {"worker_ip": "10.0.0.8", "worker_pid": "26109"}),
+        ("The object's owner has exited. Check cluster logs (`*01*` at IP address 10.0.0.8) for more", {"worker_ip": "10.0.0.8", "worker_pid": ""}),
+        ("The actor died.\n\tclass_name: Sampler\n\tpid: 77\n\tip: 10.0.0.8", {"worker_class": "Sampler", "worker_ip": "10.0.0.8", "worker_pid": "77"}),
+        ("RayTaskError(KeyError): ray::Sampler.draw() (pid=77, ip=10.0.0.8)", {"worker_class": "Sampler", "worker_pid": "77"}),
         ("Tried to allocate .... GiB. GPU 0; ... GiB free", {"memory_of": "gpu", "device_name": "GPU 0"}),
         ("Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 63.42 GiB of which 1.20 GiB is free. 60.25 GiB allowed; Of the allocated memory 59.76 GiB is allocated by PyTorch", {"memory": "capped", "cap": "60.25 GiB"}),
     ],
@@ -146,3 +149,17 @@ def test_the_other_end_is_taken_from_other_lines_where_they_agree() -> None:
     assert with_end(told, signals) == told
     assert with_end({"to_host": "cn-9", "to_port": "1"}, signals[:2])["to_host"] == "cn-9"
     assert with_end({}, signals[:2]) == {}
+
+
+def test_the_daemon_of_a_node_tells_which_process_of_ray_ended() -> None:
+    """Where the first line names none, and all lines that tell agree."""
+    told = [
+        f"Worker IP address: 10.0.0.{n} Worker port: 4 Worker PID: 26109 Worker exit type: SYSTEM_ERROR" for n in (8, 9)
+    ]
+    one, other = (Signal("rule#line", 0, 0, line, "line", Resource()) for line in told)
+    asked = frozenset({"worker_pid"})
+
+    assert with_worker({}, [one, one], asked) == {"worker_ip": "10.0.0.8", "worker_pid": "26109"}
+    assert with_worker({}, [one, other], asked) == {}
+    assert with_worker({"worker_pid": "5"}, [one], asked) == {"worker_pid": "5"}
+    assert with_worker({}, [one], frozenset()) == {}

@@ -871,3 +871,48 @@ def test_a_traceback_that_another_rank_relays_belongs_to_the_rank_that_raised_it
 
     assert 5 in ranks
     assert structures(READERS, text)[0].resource.rank == 5
+
+
+def test_an_exception_of_any_name_is_read_below_the_line_that_raises_it():
+    """Where the header is cut off, with the frames that are left; not of another class, and not of a traceback that is whole."""
+    own = '    raise gates.GateStuck(f"gate {gate} did not open")\n'
+    frames = '  File "/srv/fit.py", line 3, in fit\n    turn(gate)\n  File "/srv/gates.py", line 9, in turn\n' + own
+    end = "gates.GateStuck: gate 4 did not open\n"
+
+    found = one(READERS, "step 3\n" + frames + end + "2026-03-01 10:00:00 step 4\n", "cut_traceback")
+    assert found.fields | {"module": "", "sources": ""} == {
+        "type": "GateStuck",
+        "module": "",
+        "message": "gate 4 did not open",
+        "frames": "/srv/fit.py:3 in fit\n/srv/gates.py:9 in turn",
+        "last_frame": "/srv/gates.py:9 in turn",
+        "chain": 0,
+        "chained": "",
+        "has_traceback": "yes",
+        "thread": "",
+        "start": 7,
+        "sources": "",
+    }
+    assert (found.offset, found.line) == (7 + len(frames), end.strip())
+    bare = one(READERS, own + "           ^^^^^^\n" + end, "cut_traceback")
+    assert (bare.fields["type"], bare.fields["has_traceback"], bare.fields["start"]) == ("GateStuck", "no", 0)
+    ranked = one(READERS, "".join(f"[rank3]: {line}\n" for line in (own + end).splitlines()), "cut_traceback")
+    assert ranked.resource.rank == 3
+    for text in (
+        own + "gates.GateBent: gate 4\n",
+        own + "step 4\n",
+        own,
+        "Traceback (most recent call last):\n" + frames + end,
+        "    raise ValueError(gate)\nValueError: 4\n",  # which has a reader of its own
+        "advice: never raise GateStuck(\n" + end,
+    ):
+        assert structures(READERS, text, "cut_traceback") == [], text
+
+
+def test_a_dead_actor_of_ray_is_the_process_of_the_exception_about_it():
+    """The driver that raises it only reports; of other classes, such lines are words of a message."""
+    told = "The actor died unexpectedly before finishing this task.\n\tclass_name: Sampler\n\tactor_id: 6f0a\n\tpid: 77\n\tnamespace: main\n\tip: 10.3.0.7\nThe actor is dead because its worker process has died."
+    found = one(READERS, trace(f"ray.exceptions.ActorDiedError: {told}"), "traceback")
+    assert (found.resource.node, found.resource.pid) == ("10.3.0.7", 77)
+    other = one(READERS, trace(f"gates.GateError: {told}"), "traceback")
+    assert (other.resource.node, other.resource.pid) == (None, None)
