@@ -19,6 +19,7 @@ from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
 from kb.anomalies.events.lead_up import before_odd, with_lead_up
 from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
+from kb.anomalies.events.unit_names import named_events, named_nodes
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.members import reports_end
@@ -189,11 +190,11 @@ def find_anomalies(
     nodes = _first(nodes, dissent if events else (*still, *drifted))
     nodes = _together(run, events, nodes) if not dissent else nodes
     return RunFindings(
-        events,
+        named_events(events, run.names),
         turned[0] if turned else None,
-        still,
-        drifted,
-        nodes,
+        named_nodes(still, run.names),
+        named_nodes(drifted, run.names),
+        named_nodes(nodes, run.names),
         shared_places([node.node for node in nodes], topology or {}),
         _stage(seen, events),
         _step(seen, events, drifted, dissent),

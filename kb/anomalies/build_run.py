@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from kb.anomalies.core.actors import actors_in
 from kb.anomalies.core.own_ranks import of_job, with_global_ranks, with_own_ranks
 from kb.anomalies.core.representatives import NONE, Uncompared
 from kb.anomalies.core.run import (
@@ -102,6 +103,7 @@ def build_run(
     }
     job = job or Job()
     printed = printed_settings(events.values())
+    names, roles = actors_in(tables)
     return RunProfile(
         events,
         nodes,
@@ -115,6 +117,8 @@ def build_run(
         anchors(summaries, shared),
         _stacks(summaries, shared),
         losses(summaries, shared),
+        names=names,
+        roles=roles,
     )
 
 

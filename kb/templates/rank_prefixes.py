@@ -63,6 +63,9 @@ _NOT_GLOBAL = re.compile(
     rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?"
 )  # counted again on each node
 
+_ACTOR = re.compile(  # of Ray, by its process id
+    rb"(?:\x1b\[[\d;]{1,8}m)?\([A-Za-z_][\w.:]{0,60} pid=(?P<rank>\d{1,10})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)? ?"
+)
 Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
 
 
@@ -115,6 +118,8 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     if len(lines) < FEWEST_LINES:
         return None
     named = [rank_in(line) for line in lines]
+    if _is_of_actors(lines, named):
+        return _ACTOR
     silent = named.count(None)
     share = 1 - silent / len(lines)
     others = len(lines) if share > ENOUGH else max(FEWEST_LINES, silent)
@@ -167,6 +172,13 @@ def _first_lines(head: bytes) -> list[bytes]:
     """The first lines of a stream, without those that continue the one before."""
     lines = [line for line in head[:HEAD].split(b"\n")[:-1] if line.strip() and not _CONTINUED.match(line)]
     return lines[:MOST_LINES]
+
+
+def _is_of_actors(lines: Sequence[bytes], named: Sequence[int | None]) -> bool:
+    """Whether most lines are of several actors of Ray, which are told apart by their process ids as they name no rank."""
+    pids = Counter(match["rank"] for line in lines if (match := _ACTOR.match(line)) is not None)
+    told = sum(rank is not None for rank in named)
+    return len(pids) >= FEWEST_RANKS and pids.total() >= COVERED * len(lines) and told <= (1 - COVERED) * len(lines)
 
 
 def own_prefix_of(head: bytes, rank: int) -> re.Pattern[bytes] | None:

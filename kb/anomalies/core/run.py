@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -124,6 +124,10 @@ class RunProfile:
     losses: tuple[StepLine, ...] = ()  # lines of a loss that name no step; their step is 0
     pace: float | None = None  # seconds between step lines, if `beats` do not show it
     counted: tuple[StepLine, ...] = ()  # lines that count steps by structure; of those in between, most are not kept
+    names: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by unit what it is called, if not by a rank: an actor of Ray
+    roles: Mapping[str, str] = field(default_factory=dict)  # by unit what it does, if not all ranks do the same
 
     @cached_property
     def heard(self) -> frozenset[str]:
@@ -134,6 +138,11 @@ class RunProfile:
     def ranks(self) -> frozenset[str]:
         """The ranks that printed anything and are compared with each other, as "rank 3"."""
         return frozenset(unit for unit in self.heard if unit.startswith(RANK))
+
+    def peers(self, units: Collection[str]) -> frozenset[str]:
+        """The ranks that do what one of the units does."""
+        does = {self.roles.get(unit, "") for unit in units}
+        return frozenset(rank for rank in self.ranks if self.roles.get(rank, "") in does) if self.roles else self.ranks
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_consequence, is_mild, is_raised
 
-FEW = 2  # speakers that may report in words of their own, above what they lost
+FEW = 1  # speakers that may report in words of their own, above what they lost
 BELOW = 40  # bytes of prefixes between a line and the head of the traceback below it
 LONGEST = 20_000  # bytes of a traceback
 GRAVE = frozenset({"error", "critical", "fatal"})

@@ -8,6 +8,7 @@ from line to line on all other ranks. Nodes are not compared: several processes 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import pairwise
@@ -29,23 +30,32 @@ KEPT = 6  # last lines that follow each other
 NOISY = 3.0  # times as much as a number varies from line to line
 STANDS = 0.6  # score of a number that stands
 MOST = 1
+_WAITS = re.compile(r"(?i)(?<![a-z])(?:wait(?:ed|ing|s)?|idle|stalled)(?![a-z])")
 
 
 def drifting(run: RunProfile) -> tuple[OddNode, ...]:
-    """Nodes with a number that changed as on no other node, each with the line from which on it has, the largest change first."""
+    """Nodes with a number that changed as on no other node, each with the line from which on it has, the largest change first.
+
+    Who waits longer than before waits for another, whose own number comes first.
+    """
     nodes = run.ranks
     best: dict[str, OddNode] = {}
     for event in sorted(run.events.values(), key=lambda item: item.id):
         if (
-            len(event.nodes.keys() & nodes) < max(FEWEST_NODES, USUAL * len(nodes))
+            len(event.nodes.keys() & nodes) < max(FEWEST_NODES, USUAL * len(run.peers(event.nodes)))
             or is_consequence(event.text)
             or is_body(event.text)
         ):
             continue
         for odd in _of_event(event):
-            if odd.node not in best or best[odd.node].score < odd.score:
+            if odd.node not in best or _order(odd) < _order(best[odd.node]):
                 best[odd.node] = odd
-    return tuple(sorted(best.values(), key=lambda odd: (-odd.score, odd.node))[:MOST])
+    return tuple(sorted(best.values(), key=_order)[:MOST])
+
+
+def _order(odd: OddNode) -> tuple[bool, float, str]:
+    """The key by which odd nodes are sorted, the first to be told first."""
+    return odd.spot is not None and _WAITS.search(odd.spot.text) is not None, -odd.score, odd.node
 
 
 def _of_event(event: RunEvent) -> list[OddNode]:

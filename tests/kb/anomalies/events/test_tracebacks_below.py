@@ -68,10 +68,10 @@ def test_what_several_ranks_report_directly_above_their_tracebacks_about_a_lost_
         lines = [spot for seen in events["up"].nodes.values() for spot in seen.spots]
         return TracebacksBelow(RunProfile(events)).introduces_loss(events["up"], lines)
 
-    assert introduces(3)
-    assert not introduces(2)
-    assert not introduces(3, level="info")
-    assert not introduces(3, below=OWN)
+    assert introduces(2)
+    assert not introduces(1)
+    assert not introduces(2, level="info")
+    assert not introduces(2, below=OWN)
 
 
 def test_what_a_launcher_does_directly_above_its_traceback_is_explained_by_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
 from kb.anomalies.nodes.drifts import drifting
@@ -84,3 +85,18 @@ def test_a_count_that_stands_elsewhere_too_or_never_grew_is_nothing() -> None:
     assert drifting(a_run(lambda rank, line: 600 + 20 * min(line, 4 if rank in (2, 5) else 9))) == ()
     assert drifting(a_run(lambda rank, line: 600 + (0 if rank == 5 else 20 * line))) == ()
     assert drifting(a_run(lambda rank, line: 600 + 20 * (min(line, 4) if rank == 5 else line % 7))) == ()
+
+
+def test_of_two_ranks_the_one_that_waits_longer_comes_after_the_one_with_another_number() -> None:
+    """It waits for the other, even if its own number moved farther."""
+    made = a_run(lambda rank, line: 40 if rank == 2 and line > 3 else 10)
+    slow, waits = made.events["e"], a_run(lambda rank, line: 90_000 if rank == 5 and line > 3 else 10).events["e"]
+    nodes = {
+        node: replace(
+            seen, spots=tuple(replace(spot, text=spot.text.replace("resident", "waited")) for spot in seen.spots)
+        )
+        for node, seen in waits.nodes.items()
+    }
+    run = replace(made, events={"e": slow, "f": replace(waits, id="f", nodes=nodes)})
+    assert [odd.node for odd in drifting(run)] == ["rank 2"]
+    assert [odd.node for odd in drifting(replace(run, events={"e": slow, "f": replace(waits, id="f")}))] == ["rank 5"]
