@@ -248,6 +248,8 @@ def _leaves_for_good(points: Sequence[ProgressPoint], params: Mapping[str, float
     values = [p.loss or 0.0 for p in losses]
     if len(values) > EXCERPT or min(values, default=0.0) <= 0 or len({p.format for p in losses}) != 1:
         return None
+    if not all(map(math.isfinite, values)):  # that it ends so is found as such, and says more
+        return None
     rise = params.get("rise", 1.0)
     begun = (losses[0].step or 0) >= params.get("first_step", 100)
     for index in range(EXCERPT_LEAST, len(values)):
