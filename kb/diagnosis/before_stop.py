@@ -24,6 +24,7 @@ _LEAST = 10.0  # seconds of silence; a stop takes some of them itself
 _PAUSES = 10.0  # times the longest pause between two step lines
 _FEWEST = 8  # step lines with a time
 _FEWEST_LINES = 12  # lines with a time, of a run whose steps have none
+_LINES, _LINES_EACH = 8192, 8  # lines that are looked at: of all logs, and of one of very many
 _ZONE = 900.0  # seconds; time zones differ by multiples of it, and a scheduler's clock may be in another one
 _WORTH = frozenset({"exception", "fatal", "crash"})  # kinds of events that end a process, whatever follows
 
@@ -89,10 +90,11 @@ def _pulse(said: Sequence[float], stop: float, facts: Facts) -> list[float]:
 
 
 def _dated(bad: BadEvents, facts: Facts) -> Iterator[tuple[float, TailLine]]:
-    """Yield the last lines of the job's logs that have a time of their own."""
+    """Yield the last lines of the job's logs that have a time of their own; of many logs, few of each."""
+    each = max(_LINES_EACH, _LINES // len(facts.streams))
     for index, stream in enumerate(facts.streams):
         if stream.summary.ref.kind == "job":
-            for item in bad.tail(index):
+            for item in bad.tail(index)[-each:]:
                 event = bad.of_line("end", item)
                 if event.timed and event.time is not None:
                     yield event.time, item
