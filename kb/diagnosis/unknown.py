@@ -71,7 +71,8 @@ def with_unknown(
     """Return the faults in order, with the first unexplained event among them.
 
     The event leads if only symptoms are known, or only a figure that the run outlived, such as a loss that left its level, and
-    the event is an exception; also if somebody stopped the run long after the event or its last sign of life. A known cause keeps its place, but scores lower if it may be an effect.
+    the event is an exception; also if somebody stopped the run long after the event or its last sign of life. A known cause keeps
+    its place, but scores lower if it may be an effect.
     """
     known = ranked[0].best if ranked and not ranked[0].best.is_symptom else None
     outlived = known is not None and known.rule.role == "contributing" and known.first.kind == "series"
