@@ -12,12 +12,12 @@ from kb.anomalies.nodes.peers import OddNode
 RANKS = 8
 
 
-def heard(text: str, at: float, score: float = 0.1, rank: int = 2, **more: object) -> RankedEvent:
+def heard(text: str, at: float, score: float = 0.1, rank: int = 2) -> RankedEvent:
     """A new event of one rank."""
     node = f"rank {rank}"
     spot = LineRef("train.log", int(at * 100), text, None, at, node, rank)
     event = RunEvent(text, text, "info", {node: NodeEvent(1, (spot,))})
-    return replace(RankedEvent(event, score, spot, 1.0, 0.1, 1.0, False, (), frozenset({node})), **more)
+    return RankedEvent(event, score, spot, 1.0, 0.1, 1.0, False, (), frozenset({node}))
 
 
 def told(first: RankedEvent, *others: RankedEvent) -> list[LineRef]:
@@ -52,7 +52,7 @@ def test_the_line_with_the_value_that_the_exception_quotes_is_told_unless_other_
     spots = {n: LineRef("train.log", 100 + n, f"vat {n} at 0.9{n}", None, 1.0, f"rank {n}", n) for n in range(4)}
     event = RunEvent("vat", "vat <*> at <*>", "info", {f"rank {n}": NodeEvent(1, (spot,)) for n, spot in spots.items()})
     vats = RankedEvent(event, 0.0, spots[0], 0.0, 0.0, 1.0, False, (), frozenset(event.nodes))
-    first = heard("VatLow: 0.92 is below the mark", 9.0, 0.8, raised=True)
+    first = replace(heard("VatLow: 0.92 is below the mark", 9.0, 0.8), raised=True)
     assert told(first, vats) == [first.spot, spots[2]]
     assert told(replace(first, raised=False), vats) == [first.spot]
     same = {**event.nodes, "rank 1": NodeEvent(1, (replace(spots[1], text="vat 1 at 0.92"),))}
