@@ -206,7 +206,7 @@ def _on(found: Unexplained) -> str:
 def _summary(found: Unexplained) -> str:
     if found.stood:
         line = message_of(found.event.line)[:_SHOWN]
-        return f"the run took no step and printed nothing for {in_words(found.stood)} before it was stopped; its last words{_on(found)}: {line}"
+        return f"nothing printed for {in_words(found.stood)} before it was stopped; last words{_on(found)}: {line}"
     about = "" if found.exact else ABOUT
     told = found.event.timed and found.lead is not None and found.lead >= 1.0  # an earlier line's time says too little
     before = f"{about}{int(found.lead or 0):,} s before the first symptom: " if told else ""
@@ -232,7 +232,7 @@ def _rule(found: Unexplained, known: Mapping[str, str]) -> Rule:
         impact = "The run worked no longer, although its processes lived."
     return Rule(
         id="",
-        title=f"{'Run stood still' if found.stood else 'Unknown failure'}{_on(found)}",
+        title="Run stood still" if found.stood else f"Unknown failure{_on(found)}",
         fault=UNKNOWN,
         role="root_cause",
         status="stable",

@@ -48,8 +48,8 @@ def test_the_last_words_before_a_silence_lead(known: Knowledge, tmp_path: Path) 
     found = report(known, tmp_path, own=own)
     first, second = found.diagnoses[:2]
     assert (found.verdict, first.fault, second.fault) == ("no_match", "unknown", "cancelled")
-    assert first.title == "Run stood still on rank 2"
-    assert "printed nothing for 45 s before it was stopped" in first.summary
+    assert first.title == "Run stood still"
+    assert "nothing printed for 45 s before it was stopped; last words on rank 2: docking" in first.summary
     assert "docking port 3" in first.evidence[0].text
     assert [suspect.rank for suspect in first.suspects] == [2]
 
