@@ -89,8 +89,11 @@ def _of_values(told: Sequence[RankedEvent], weighed: Sequence[RankedEvent]) -> l
         seen = item.event.nodes.get(node)
         if seen is None or len(item.event.nodes) < 3 or item.consequence or item.raised or is_body(item.event.text):
             continue
+        mine = [s for s in seen.spots if _values(s) & quoted and _is_before(s, first.spot)]
+        if not mine:
+            continue
         others = {v for other, its in item.event.nodes.items() if other != node for s in its.spots for v in _values(s)}
-        spots = [s for s in seen.spots if _values(s) & quoted - others and _is_before(s, first.spot)]
+        spots = [s for s in mine if _values(s) & quoted - others]
         if spots:
             found.append(replace(item, spot=spots[0], nodes=first.nodes))
     return found

@@ -104,6 +104,17 @@ def _strange(measured: Sequence[MeasuredEvent], units: frozenset[str]) -> tuple[
 
 def _of_several(measured: Sequence[MeasuredEvent], run: RunProfile) -> list[str]:
     """The new event that several ranks printed with their last own words, if it is the only one: they stopped for the same reason."""
+    some = [
+        item
+        for item in measured
+        if item.fresh >= NEW
+        and not (item.consequence or item.caught or item.raised)
+        and len(item.event.nodes) > 1
+        and item.event.nodes.keys() <= run.ranks
+        and item.event.count <= TOGETHER * len(item.event.nodes)
+    ]
+    if not some:
+        return []
     ends = [(voice.node, voice.last) for voice in run.voices if voice.last is not None]
     last = {
         (node, spot.source): spot.offset
@@ -117,13 +128,8 @@ def _of_several(measured: Sequence[MeasuredEvent], run: RunProfile) -> list[str]
                     last[node, spot.source] = max(spot.offset, last.get((node, spot.source), -1))
     found = [
         item
-        for item in measured
-        if item.fresh >= NEW
-        and not (item.consequence or item.caught or item.raised)
-        and len(item.event.nodes) > 1
-        and item.event.nodes.keys() <= run.ranks
-        and item.event.count <= TOGETHER * len(item.event.nodes)
-        and all(last[node, seen.spots[-1].source] == seen.spots[-1].offset for node, seen in item.event.nodes.items())
+        for item in some
+        if all(last[node, seen.spots[-1].source] == seen.spots[-1].offset for node, seen in item.event.nodes.items())
     ]
     return [item.event.id for item in found] if len(found) == 1 else []
 
