@@ -1,7 +1,7 @@
 """What a run that somebody stopped had last said, if it had failed or stood still before: the stop then is no cause.
 
 People cancel a run that hangs, and one that has lost a rank. The search compares the silence before the stop with the
-run's own pace, by the clock of its own lines, so it says nothing of logs without times.
+run's own pace, by the clock of its own lines, so it says nothing of logs without times of the day.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kb.diagnosis.symptoms import Symptoms
 from kb.facts.job_facts import Facts
 from kb.facts.standstill import is_done
 from kb.facts.topology import Place, Places
+from kb.regex.lazy import lazy_compile
 
 _LEAST = 10.0  # seconds of silence; a stop takes some of them itself
 _PAUSES = 10.0  # times the longest pause between two step lines
@@ -26,6 +27,10 @@ _FEWEST = 8  # step lines with a time
 _FEWEST_LINES = 12  # lines with a time, of a run whose steps have none
 _LINES, _LINES_EACH = 8192, 8  # lines that are looked at: of all logs, and of one of very many
 _ZONE = 900.0  # seconds; time zones differ by multiples of it, and a scheduler's clock may be in another one
+_DAY = 86400.0
+_STAMP = 80  # characters of a line that hold its prefixes and its time
+_CLOCK = lazy_compile(r"(?<![\d:.])([01]\d|2[0-3]):([0-5]\d):([0-5]\d(?:[.,]\d{1,6})?)(?![\d:])")
+_STOPPED = lazy_compile(r"(?i)\bCANCELLED AT \d|\bSIG(?:TERM|INT)\b|\bsignal:? 15\b")
 _WORTH = frozenset({"exception", "fatal", "crash"})  # kinds of events that end a process, whatever follows
 
 
@@ -61,7 +66,8 @@ def _fell_silent(stop: float, findings: Sequence[Finding], facts: Facts, places:
         return None
     bad, symptoms = BadEvents(facts, places), Symptoms(findings, facts, places)
     words = LastWords(bad, symptoms)
-    said = [(time, item) for time, item in _dated(bad, facts) if time < stop and words.is_said(item)]
+    dated = list(_dated(bad, facts)) or list(_of_the_day(bad, facts, stop))
+    said = [(time, item) for time, item in dated if time < stop and words.is_said(item)]
     pulse = _pulse([time for time, _ in said], stop, facts)
     if not said or not pulse:
         return None
@@ -76,7 +82,7 @@ def _fell_silent(stop: float, findings: Sequence[Finding], facts: Facts, places:
 
 
 def _pulse(said: Sequence[float], stop: float, facts: Facts) -> list[float]:
-    """Return the times of the steps, or those of the latest lines if lines of an unknown form count the steps; none if neither."""
+    """Return the times of the steps, or those of the latest lines if the steps are counted without times; none if neither."""
     steps = sorted(
         point.time
         for stream in facts.of_kind("job")
@@ -86,18 +92,37 @@ def _pulse(said: Sequence[float], stop: float, facts: Facts) -> list[float]:
     if len(steps) >= _FEWEST:
         return steps
     lines = sorted(said)[len(said) // 2 :]
-    return lines if facts.counted is not None and len(lines) >= _FEWEST_LINES else []
+    counts = facts.counted is not None or sum(len(stream.points) for stream in facts.of_kind("job")) >= _FEWEST
+    return lines if counts and len(lines) >= _FEWEST_LINES else []
 
 
 def _dated(bad: BadEvents, facts: Facts) -> Iterator[tuple[float, TailLine]]:
     """Yield the last lines of the job's logs that have a time of their own; of many logs, few of each."""
+    for item in _last_lines(bad, facts):
+        event = bad.of_line("end", item)
+        if event.timed and event.time is not None and not _says_stop(item):
+            yield event.time, item
+
+
+def _of_the_day(bad: BadEvents, facts: Facts, stop: float) -> Iterator[tuple[float, TailLine]]:
+    """Yield the last lines with a time of the day, of logs without dates, as those of the day before the stop."""
+    for item in _last_lines(bad, facts):
+        if (found := _CLOCK.search(item.line[:_STAMP])) is not None:
+            clock = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3].replace(",", "."))
+            ago = (stop - clock) % _DAY
+            if ago < _DAY / 2:
+                yield stop - ago, item
+
+
+def _says_stop(item: TailLine) -> bool:
+    return _STOPPED.search(item.line[:512]) is not None
+
+
+def _last_lines(bad: BadEvents, facts: Facts) -> Iterator[TailLine]:
     each = max(_LINES_EACH, _LINES // len(facts.streams))
     for index, stream in enumerate(facts.streams):
         if stream.summary.ref.kind == "job":
-            for item in bad.tail(index)[-each:]:
-                event = bad.of_line("end", item)
-                if event.timed and event.time is not None:
-                    yield event.time, item
+            yield from bad.tail(index)[-each:]
 
 
 def _telling(said: Sequence[tuple[float, TailLine]], words: LastWords, places: Places) -> tuple[TailLine, int | None]:

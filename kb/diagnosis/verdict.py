@@ -34,6 +34,7 @@ _ERROR = lazy_compile(
 )
 _HARMLESS = lazy_compile(
     r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|(?<![.\d])0 (?:\w+ ){0,2}(?:errors?|failed|failures|killed|terminated|timed out|refused)\b|\b(?:errors?|fail\w*)(?: \w+){0,3} ?[:=] ?0\b|\d%\||no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
+    r"|\bexit(?:ed)?[ _]?(?:with )?(?:code|status)[\"':= ]{1,4}0(?![\w.])|\breason[\"':= ]{1,4}Completed\b"  # of a process that ended well
     r"|\bpass@\d"  # how many of a model's answers were right
     r"|\berror ?[:=] ?-?\d{1,9}\.\d|\bheadless (?:operation )?mode\b"  # a figure; a plot without a display
     r"|dmesg: read kernel buffer failed|^dmesg: .{0,40}not permitted"  # whoever collected the logs was not allowed to read it

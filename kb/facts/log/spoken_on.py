@@ -49,7 +49,8 @@ def caught_and_logged(
     """Return the exceptions after which their process continued with its usual lines.
 
     A single usual line is enough if the run made another step, if its scheduler says that it `succeeded`, if the process
-    later raised an exception of its own, or if it is the line that the process printed most often.
+    later raised an exception of its own, or if it is the line that the process printed most often. In a run that succeeded, a
+    line that other processes print, too, is usual.
     """
     found = [item for item in exceptions if _may_be_caught(item) and not _ended_by(item, exceptions)]
     if not found:
@@ -65,7 +66,11 @@ def caught_and_logged(
     before = (_usual(summary, at, line, usual) for at, line in kept if at <= first)
     lines = [*before, *later]
     ends = [item for item in exceptions if item not in found and not int(item.fields.get("chain") or 0)]
-    return [item for item in found if _went_on(item, lines, ends, succeeded or bool(steps_after(item.offset)), summary)]
+    return [
+        item
+        for item in found
+        if _went_on(item, lines, ends, summary, ran=succeeded or bool(steps_after(item.offset)), succeeded=succeeded)
+    ]
 
 
 def caught_as_before(
@@ -149,7 +154,13 @@ def _reports_trouble(line: str) -> bool:
 
 
 def _went_on(
-    item: Structure, lines: Sequence[_Line], ends: Sequence[Structure], ran: bool, summary: StreamSummary
+    item: Structure,
+    lines: Sequence[_Line],
+    ends: Sequence[Structure],
+    summary: StreamSummary,
+    *,
+    ran: bool,
+    succeeded: bool,
 ) -> bool:
     start = structure_start(item)
     writer = summary.ref.resource if summary.ref.resource.rank is not None else item.resource
@@ -172,6 +183,7 @@ def _went_on(
         # behind all that may be of its message, or a line that is none of it since it was printed before, or by others
         below = next((at for at, _, words in after if at >= item.end or words in before or words in shared), None)
         between = below is not None and any(below < end.offset for end in later)
+        usual += succeeded and any(words in shared for _, _, words in after)
         return between or usual >= (1 if ran else SPOKEN) or _goes_on_counting(own, start, after, before | shared)
     # of lines that name no writer, those right below an exception may all be of its message
     after = [line for line in after if line[0] >= item.end]

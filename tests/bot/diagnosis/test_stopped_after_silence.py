@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.diagnosis.diagnose import diagnose_bundle
+from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
 from bot.rulebase.loader import Knowledge
 from kb.report import Report
 
@@ -89,3 +89,16 @@ def test_an_exception_well_before_the_stop_leads(known: Knowledge, tmp_path: Pat
     assert (found.verdict, first.fault, first.title) == ("no_match", "unknown", "Unknown failure on rank 2")
     assert "PortSealed" in first.evidence[0].text
     assert found.diagnoses[1].fault == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("at", "fault"), [("08:01:20", "unknown"), ("08:00:56", "cancelled"), ("10:00:56", "cancelled")]
+)
+def test_times_of_the_day_show_a_silence_too(known: Knowledge, tmp_path: Path, at: str, fault: str) -> None:
+    """In a log without dates, before Slurm's line with one; two hours to the second are the difference of two clocks."""
+    lines = [f"{rank}: 08:00:{30 + lap:02d} orbit> lap {10 * lap} loss {1 / lap:.3f}" for lap in range(1, 25) for rank in range(3)]
+    lines.insert(-1, "2: 08:00:54 orbit> docking port 3 answers nothing, holding position")
+    lines.append(f"slurmstepd: error: *** JOB 71 ON cn-1 CANCELLED AT 2026-03-11T{at} ***")
+    (tmp_path / "slurm-71.out").write_text("\n".join([*lines, ""]))
+    found = diagnose_paths(known, [tmp_path / "slurm-71.out"], workers=1).report
+    assert found.diagnoses[0].fault == fault

@@ -116,6 +116,8 @@ def test_a_traceback_that_is_cut_in_a_thread_of_a_tracker_is_no_last_word(packag
         ("reconstruction error = 0.12", 0),
         ("GKS: cannot open display - headless operation mode active", 0),
         ("boot_pmi: simple: get key=flux.taskmap: operation failed", 0),
+        ("container trainer of worker 5 terminated, exitCode 0, reason Completed", 0),
+        ("container trainer of worker 5 terminated, exitCode 1, reason Error", 1),
         ("Error: 3 files are missing", 1),
         ("cannot open display", 1),
     ],

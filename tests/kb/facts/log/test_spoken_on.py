@@ -15,10 +15,10 @@ UNCAUGHT = CAUGHT.replace("in weigh", "in <module>")
 END = UNCAUGHT.replace("KeyError: 'sack'", "GateStuck: it did not open")
 
 
-def spoken(text: str, *, rank: int | None = 3) -> bool:
+def spoken(text: str, *, rank: int | None = 3, succeeded: bool = False) -> bool:
     """Whether the first exception of a log was one that its program lived with."""
     stream = scanned(text, BOOK, ref("rank-3.log" if rank is not None else "all.log", rank=rank))
-    facts = StreamFacts(stream)
+    facts = StreamFacts(stream, succeeded=succeeded)
     return facts.lived_with(facts.exceptions[0].offset)
 
 
@@ -62,6 +62,16 @@ def test_in_a_shared_log_only_its_own_lines_count(other: str, *, lived: bool) ->
     """That others go on says nothing."""
     text = pulses(2, "[rank3]: ") + pulses(2, "[rank5]: ") + CAUGHT.format(p="[rank3]: ") + pulses(4, other)
     assert spoken(text, rank=None) is lived
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_closing_line_that_others_print_too_is_enough_in_a_run_that_succeeded(*, succeeded: bool) -> None:
+    """A process prints such a line once; where nobody says that the run succeeded, it may be that of a failure."""
+    closing = [f"[rank{rank}]: the yard of rank {rank} is shut after 130 loads\n" for rank in (3, 5)]
+    before = pulses(2, "[rank3]: ") + pulses(2, "[rank5]: ") + CAUGHT.format(p="[rank3]: ")
+    assert spoken(before + "".join(closing), rank=None, succeeded=succeeded) is succeeded
+    assert not spoken(before + closing[1], rank=None, succeeded=succeeded)
+    assert not spoken(before + closing[0], rank=None, succeeded=succeeded)
 
 
 def test_where_nobody_is_named_all_must_go_on() -> None:
