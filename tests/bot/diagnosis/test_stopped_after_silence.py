@@ -96,7 +96,11 @@ def test_an_exception_well_before_the_stop_leads(known: Knowledge, tmp_path: Pat
 )
 def test_times_of_the_day_show_a_silence_too(known: Knowledge, tmp_path: Path, at: str, fault: str) -> None:
     """In a log without dates, before Slurm's line with one; two hours to the second are the difference of two clocks."""
-    lines = [f"{rank}: 08:00:{30 + lap:02d} orbit> lap {10 * lap} loss {1 / lap:.3f}" for lap in range(1, 25) for rank in range(3)]
+    lines = [
+        f"{rank}: 08:00:{30 + lap:02d} orbit> lap {10 * lap} loss {1 / lap:.3f}"
+        for lap in range(1, 25)
+        for rank in range(3)
+    ]
     lines.insert(-1, "2: 08:00:54 orbit> docking port 3 answers nothing, holding position")
     lines.append(f"slurmstepd: error: *** JOB 71 ON cn-1 CANCELLED AT 2026-03-11T{at} ***")
     (tmp_path / "slurm-71.out").write_text("\n".join([*lines, ""]))
