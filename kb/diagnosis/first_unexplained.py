@@ -132,6 +132,8 @@ class _Search:
         for event in self._bad.all():
             if self._explained(event) or passed_on(event) or self._went_on(event):
                 continue
+            if event.kind == "exception" and not event.name and self._symptoms.signals:
+                continue  # cut off before its class: it may be of the symptom that others show
             if not self._facts.of_another_job(event.stream, event.line):
                 yield self._placed(event)
 

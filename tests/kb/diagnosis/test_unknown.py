@@ -248,3 +248,13 @@ def test_an_uncaught_exception_of_cpp_is_a_native_crash() -> None:
     assert (aborted.fault, aborted.title) == ("segfault", "Uncaught C++ exception on rank 2")
     panic = "[rank2]: panic: slot 9\n[rank2]: \n[rank2]: goroutine 1 [running]:\n[rank2]: main.put()\n"
     assert report(panic, book).diagnoses[0].fault == UNKNOWN
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(LOST, "fault"), ("", "no_match")])
+def test_a_traceback_that_the_end_of_a_log_cuts_off_leads_only_where_nobody_shows_a_symptom(
+    lost: str, verdict: str
+) -> None:
+    """What it raised may be that symptom."""
+    cut = "".join(RAISED.splitlines(keepends=True)[:2]).replace("[rank2]: ", "")
+    found = report(lost + cut)
+    assert (found.verdict, found.diagnoses[0].fault) == (verdict, "peer_failure" if lost else UNKNOWN)
