@@ -6,6 +6,7 @@ from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList,
 from kb.parsers.logs.exceptions.graph_error import HEADING, message_below
 from kb.parsers.logs.exceptions.voice import Voice, indentation, next_line_of_voice
 from kb.parsers.logs.lines import line_at, lines_from
+from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
 
@@ -43,6 +44,7 @@ _OTHER_START = lazy_compile(
     rb"|Original Traceback|Segmentation fault|The above exception was|During handling of|\[rank\d+\]:|Thread 0x|from user code:"
     rb"|[ \t]{1,16}(?:at [\w.$/<>@-]{1,300}\(|\.\.\. \d{1,6} more)|Caused by: |Command \"|\+-|\| |\xe2\x95"
 )
+_WIDTHS = frozenset({80, 100, 120, 132, 160})  # columns of terminals at which lines are wrapped
 _WRAPPED = lazy_compile(rb"'[^'\n]{2,400}'[ \t]*(?:\n|$)")  # what a message ends with that a terminal wrapped
 # a line of PyTorch's native logger, which puts the rank before its own level and time: `[rank0]:[W1209 09:20:54.3 file.cpp:9]`
 _NATIVE_RECORD = lazy_compile(rb"(?:\[[\w:-]{1,40}\][: ]{0,2})?\[(?:rank)?\d{1,6}\]:? ?\[[IWEF]\d{3,4} \d")
@@ -112,6 +114,16 @@ def _read_message(window: bytes, first: bytes, position: int, voice: Voice, *, a
     return b"\n".join(parts).strip(), end
 
 
+def _unwrapped(window: bytes, line: bytes, first: bytes, position: int, voice: Voice) -> tuple[bytes, int]:
+    """Return the first line of a message with its pieces below that have no prefix, where a terminal wrapped it, and the index after them."""
+    while voice.before.strip() and len(line.decode("utf-8", "replace")) in _WIDTHS:
+        below, after = line_at(window, position)
+        if not below.strip() or peel(below).end or _ends_message(below):
+            break
+        first, position, line = first + below, after, below
+    return first, position
+
+
 def _ends_message(rest: bytes) -> bool:
     # four spaces: a source line of another traceback; brackets: a node of a graph, whose tab was pasted as spaces
     return bool(
@@ -146,6 +158,7 @@ def read_exception(
     interleaved = frames.interleaved > 0 or _undoubled(name) != name
     name, first = _undoubled(name), first.lstrip(b": ") if interleaved else first
     line = line_at(window, start)[0]
+    first, after = _unwrapped(window, line, first, after, voice)
     alone = name in _ONE_LINE or interleaved or not (first or line.rstrip().endswith(b":"))
     message, end = _read_message(window, first, after, voice, alone=alone)
     if message.rstrip().endswith(HEADING):

@@ -916,3 +916,15 @@ def test_a_dead_actor_of_ray_is_the_process_of_the_exception_about_it():
     assert (found.resource.node, found.resource.pid) == ("10.3.0.7", 77)
     other = one(READERS, trace(f"gates.GateError: {told}"), "traceback")
     assert (other.resource.node, other.resource.pid) == (None, None)
+
+
+@pytest.mark.parametrize(("width", "whole"), [(80, True), (132, True), (77, False)])
+def test_a_message_that_a_terminal_wrapped_behind_a_rank(width: int, *, whole: bool) -> None:
+    """The pieces below have no prefix; a line of another length was not wrapped, and what begins anew is none of it."""
+    said = "[rank3]: ValueError: the hangar of depot " + "north/" * 30 + "gate has no room"
+    pieces = [said[at : at + width] for at in range(0, len(said), width)]
+    text = trace("", "park", prefix="[rank3]: ").rsplit("\n", 2)[0] + "\n" + "\n".join(pieces)
+    for below in ("\n", "\nW1209 09:20:54.300000 41 launch.cc:9] leaving\n", "\nTraceback (most recent call last):\n"):
+        found = headed(text + below)[0]
+        assert (found.fields["message"] == said.partition("ValueError: ")[2]) is whole
+        assert found.resource.rank == 3
