@@ -920,7 +920,7 @@ def test_a_dead_actor_of_ray_is_the_process_of_the_exception_about_it():
 
 @pytest.mark.parametrize(("width", "whole"), [(80, True), (132, True), (77, False)])
 def test_a_message_that_a_terminal_wrapped_behind_a_rank(width: int, *, whole: bool) -> None:
-    """The pieces below have no prefix; a line of another length was not wrapped, and what begins anew is none of it."""
+    """The pieces below have no prefix; a line of another length was not wrapped, and what begins another record is none of it."""
     said = "[rank3]: ValueError: the hangar of depot " + "north/" * 30 + "gate has no room"
     pieces = [said[at : at + width] for at in range(0, len(said), width)]
     text = trace("", "park", prefix="[rank3]: ").rsplit("\n", 2)[0] + "\n" + "\n".join(pieces)
