@@ -118,7 +118,7 @@ def collect(
     bundle.close()
     bundle.finish(located.record, window, now, run.words, gaps)
     if not bundle.written:
-        message = _silent(run.words)
+        message = _silent(dict(sorted(run.words.items())))  # not in the order in which they answered
         shutil.rmtree(folder, ignore_errors=True)
         raise NothingCollected(
             f"no source returned data of job {located.record.job.id or located.record.job.name}: {message or 'no connector holds evidence'}"
