@@ -158,7 +158,8 @@ def read_exception(
     interleaved = frames.interleaved > 0 or _undoubled(name) != name
     name, first = _undoubled(name), first.lstrip(b": ") if interleaved else first
     line = line_at(window, start)[0]
-    first, after = _unwrapped(window, line, first, after, voice)
+    if voice.before and (len(line) in _WIDTHS or not line.isascii()):
+        first, after = _unwrapped(window, line, first, after, voice)
     alone = name in _ONE_LINE or interleaved or not (first or line.rstrip().endswith(b":"))
     message, end = _read_message(window, first, after, voice, alone=alone)
     if message.rstrip().endswith(HEADING):
