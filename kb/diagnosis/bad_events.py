@@ -205,12 +205,7 @@ class BadEvents:
 
     def of_line(self, kind: Kind, item: TailLine, name: str = "") -> BadEvent:
         """Return a line of a tail as an event, with its own time if it has one that fits what came before it."""
-        near = self._time_near(item.stream, item.offset)
-        dated = near if near is not None else self.facts.streams[item.stream].summary.last_time
-        own = time_of_line(
-            item.line.encode("utf-8", "replace"), None if dated is None else datetime.fromtimestamp(dated, UTC).year
-        )
-        timed = own is not None and (near is None or own >= near - CLOCK_SKEW)
+        time, timed = self.time_of(item)
         return BadEvent(
             kind,
             item.stream,
@@ -218,11 +213,21 @@ class BadEvents:
             item.line,
             self.places.place(item.stream, item.resource),
             item.resource,
-            own if timed else near,
+            time,
             (item.offset, item.offset + len(item.line)),
             name=name,
             timed=timed,
         )
+
+    def time_of(self, item: TailLine) -> tuple[float | None, bool]:
+        """Return the time of a line of a tail, and whether it is its own; else it is that of what came before it, None if that has none."""
+        near = self._time_near(item.stream, item.offset)
+        dated = near if near is not None else self.facts.streams[item.stream].summary.last_time
+        own = time_of_line(
+            item.line.encode("utf-8", "replace"), None if dated is None else datetime.fromtimestamp(dated, UTC).year
+        )
+        timed = own is not None and (near is None or own >= near - CLOCK_SKEW)
+        return own if timed else near, timed
 
     def _of_structure(self, kind: Kind, index: int, item: Structure) -> BadEvent:
         who = item.resource

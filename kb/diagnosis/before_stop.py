@@ -17,7 +17,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.first_unexplained import Unexplained
 from kb.diagnosis.symptoms import Symptoms
 from kb.facts.job_facts import Facts
-from kb.facts.standstill import is_done
+from kb.facts.standstill import is_done, step_times
 from kb.facts.topology import Place, Places
 from kb.regex.lazy import lazy_compile
 
@@ -83,12 +83,7 @@ def _fell_silent(stop: float, findings: Sequence[Finding], facts: Facts, places:
 
 def _pulse(said: Sequence[float], stop: float, facts: Facts) -> list[float]:
     """Return the times of the steps, or those of the latest lines if the steps are counted without times; none if neither."""
-    steps = sorted(
-        point.time
-        for stream in facts.of_kind("job")
-        for point in stream.points
-        if point.time is not None and not point.validation and point.time < stop
-    )
+    steps = [time for time in step_times(facts) if time < stop]
     if len(steps) >= _FEWEST:
         return steps
     lines = sorted(said)[len(said) // 2 :]
@@ -99,9 +94,9 @@ def _pulse(said: Sequence[float], stop: float, facts: Facts) -> list[float]:
 def _dated(bad: BadEvents, facts: Facts) -> Iterator[tuple[float, TailLine]]:
     """Yield the last lines of the job's logs that have a time of their own; of many logs, few of each."""
     for item in _last_lines(bad, facts):
-        event = bad.of_line("end", item)
-        if event.timed and event.time is not None and not _says_stop(item):
-            yield event.time, item
+        time, timed = bad.time_of(item)
+        if timed and time is not None and not _says_stop(item):
+            yield time, item
 
 
 def _of_the_day(bad: BadEvents, facts: Facts, stop: float) -> Iterator[tuple[float, TailLine]]:

@@ -22,7 +22,7 @@ def stood_still(facts: Facts) -> float:
     """Return the seconds from the last step to the end that the scheduler reports; 0 unless the run provably took none in them."""
     job = facts.evidence.job
     streams = [stream for stream in facts.of_kind("job") if stream.points]
-    times = sorted(p.time for stream in streams for p in stream.points if p.time is not None and not p.validation)
+    times = step_times(facts)
     first = min(
         (stream.summary.first_time for stream in streams if stream.summary.first_time is not None), default=None
     )
@@ -38,6 +38,12 @@ def stood_still(facts: Facts) -> float:
         return 0.0
     read = max(stream.points[-1].offset for stream in streams)
     return silence if read * silence >= _BUFFERED * max(1.0, times[-1] - first) else 0.0
+
+
+def step_times(facts: Facts) -> list[float]:
+    """Return the times of the job's steps of training, in order; steps without a time are left out."""
+    points = (point for stream in facts.of_kind("job") for point in stream.points)
+    return sorted(point.time for point in points if point.time is not None and not point.validation)
 
 
 def in_words(seconds: float) -> str:
