@@ -119,6 +119,7 @@ def build_run(
         losses(summaries, shared),
         names=names,
         roles=roles,
+        latest=job.end if job.end is not None else job.collected_at,
     )
 
 

@@ -43,7 +43,7 @@ def cut_shape(shape: LineShape, size: int) -> LineShape:
 class LineBlock:
     """A block of lines whose first line starts at `start`. Text after a carriage return is a line of its own.
 
-    `step` and `stamped`: the last step, and the last line with a time, known where it starts. `loose`: of the stream, for blocks in
+    `step` and `time`: the last step and the last time known where it starts. `loose`: of the stream, for blocks in
     which lines count as what they are and no traceback is under way. `looks`: full looks that the stream has left.
     """
 
@@ -55,11 +55,11 @@ class LineBlock:
         lines_before: int,
         *,
         step: int | None = None,
-        stamped: bytes | None = None,
+        time: float | None = None,
         loose: FoldedGroups | None = None,
         looks: LookupBudget,
     ) -> None:
-        self.start, self.step, self.stamped = start, step, stamped
+        self.start, self.step, self.time = start, step, time
         self._before = lines_before
         data = np.frombuffer(text, np.uint8)
         self._feeds: Ints | None = None

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kb.model import StreamRef
-from kb.parsers.logs.timestamps import find_time
 from kb.templates.counts import NONE, OriginCounts, WindowCounts
 from kb.templates.edges import Edges
 from kb.templates.line_blocks import LineBlock
@@ -23,9 +22,9 @@ from kb.templates.masking import LOOKED_AT
 from kb.templates.multiline import CutLines, Tracebacks
 from kb.templates.rank_endings import RankEndings
 from kb.templates.records import SHOWN, Record, Sighting, folded_records, occurrence_of, place_of
-from kb.templates.shape_index import SHAPES, ShapeIndex
+from kb.templates.shape_index import ShapeIndex
 from kb.templates.similarity import FoldedGroups
-from kb.templates.structured_lines import Range
+from kb.templates.stamp_times import StampTimes
 from kb.templates.table import TableSpan, TemplateTable, merge, renamed
 from kb.templates.template import (
     FIRST,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 WARM = 64 * 1024
 AFTER = 4 * 1024
 LONGEST_LINE = 256 * 1024  # to wait for
-STAMPED = 160  # bytes that contain a time
 MOST_COUNTED = 4_000_000  # counts kept of a part
 PART = 1 << 28  # bytes between two merges into the table
 FEWEST, MOST_BYTES = 1 << 16, 1 << 22  # bytes counted at once
@@ -75,7 +73,8 @@ class Miner:
         looks: int = LOOKS,
         windowed: bool = False,
     ) -> None:
-        self._ref, self._year, self._windowed = ref, year, windowed
+        self._ref, self._windowed = ref, windowed
+        self._times = StampTimes(year)
         self._ranked = ranked_places(ref)
         self._own_start, self._own_stop = own_start, own_stop
         self._base = origin  # of `_carry`
@@ -85,7 +84,6 @@ class Miner:
         self._loose, self.looks = FoldedGroups(), LookupBudget(looks)
         self._few = FEWEST
         self._cut, self._tracebacks = CutLines(width), Tracebacks()
-        self._minutes: dict[bytes, int | None] = {}
         self._table = TemplateTable(ref)
         self._stepped = False  # whether any line named a step: then minutes are not counted
         self._begin(own_start)
@@ -101,7 +99,7 @@ class Miner:
         self._endings: RankEndings[Sighting] = RankEndings()
         self._step: int | None = None
         self._minute: int | None = None
-        self._stamped: bytes | None = None
+        self._time: float | None = None  # of the last line that has one
 
     def feed(self, block: bytes) -> None:
         """Process the next bytes of the stream."""
@@ -228,7 +226,7 @@ class Miner:
             self._shapes,
             self._lines,
             step=self._step,
-            stamped=self._stamped,
+            time=self._time,
             loose=loose,
             looks=self.looks,
         )
@@ -296,30 +294,18 @@ class Miner:
         steps = block.steps[indexes].tolist()
         for (index, offset, number, line, shape), step in zip(block.lines_at(indexes), steps, strict=True):
             shown = line[: 2 * SHOWN]
-            own = shape.stamp is not None and self._minute_of(shown, shape.stamp) is not None
-            dated = shown[:STAMPED] if own else self._dated(block, index)
-            found.append(Sighting(offset, number, shown, dated, block.step if step < 0 else step, shape))
+            own = self._times.time(shown, shape.stamp)
+            time = own if own is not None else self._time_at(block, index)
+            found.append(Sighting(offset, number, shown, time, block.step if step < 0 else step, shape))
         return found
 
-    def _dated(self, block: LineBlock, index: int) -> bytes | None:
-        """The line itself, or else the last one before it, whose time can be read; None if the part has none."""
+    def _time_at(self, block: LineBlock, index: int) -> float | None:
+        """The time of a line, or else of the last one before it that has one; None if the part has none."""
         for at in block.stamped_at(index):
-            line = block.line(at)
-            if self._minute_of(line, block.shape(at).stamp) is not None:
-                return line[:STAMPED]
-        return block.stamped
-
-    def _minute_of(self, line: bytes, stamp: Range | None) -> int | None:
-        if stamp is None:
-            return None
-        key = line[stamp[0] : stamp[1]]
-        minute = self._minutes.get(key, -1)
-        if minute == -1:
-            if len(self._minutes) > SHAPES:
-                self._minutes.clear()
-            time = find_time(line, self._year)
-            minute = self._minutes[key] = None if time is None else int(time // SECONDS)
-        return minute
+            time = self._times.time(block.line(at), block.shape(at).stamp)
+            if time is not None:
+                return time
+        return block.time
 
     def _window(self, block: LineBlock, numbers: _Ints) -> None:
         """Count the templates by windows of steps, and of minutes as long as no step was named."""
@@ -327,7 +313,7 @@ class Miner:
             return
         if not self._windowed:
             self._step = int(block.steps[-1]) if block.steps[-1] >= 0 else self._step
-            self._stamped = self._dated(block, len(block) - 1)
+            self._time = self._time_at(block, len(block) - 1)
             return
         steps = np.where(block.steps < 0, -1 if self._step is None else self._step, block.steps)
         self._steps.count(block.counts(np.where(steps < 0, NONE, steps // STEPS)), numbers)
@@ -335,20 +321,19 @@ class Miner:
         if not self._stepped:
             self._by_minute.count(block.counts(self._minutes_at(block)), numbers)
         self._step = int(steps[-1]) if steps[-1] >= 0 else None
-        self._stamped = self._dated(block, len(block) - 1)
+        self._time = self._time_at(block, len(block) - 1)
 
     def _minutes_at(self, block: LineBlock) -> _Ints:
         """The minute that holds at each line."""
         minutes = np.full(len(block), NONE if self._minute is None else self._minute, np.int64)
         for index in block.stamps():
-            minute = self._minute_of(block.line(index), block.shape(index).stamp)
-            if minute is not None:
-                minutes[index:] = self._minute = minute
+            time = self._times.time(block.line(index), block.shape(index).stamp)
+            if time is not None:
+                minutes[index:] = self._minute = int(time // SECONDS)
         return minutes
 
     def _close(self, end: int) -> None:
         """Merge the counts into the table, and start over at `end`."""
-        time = None if self._stamped is None else find_time(self._stamped, self._year)
         order = list(self._records)
         for record in self._late:
             record.edges.settle(self._sightings)
@@ -361,17 +346,15 @@ class Miner:
         keep, limit, names = folding(
             {key: item.template for key, item in self._records.items()}, KEEP, self._table.limit
         )
-        templates = {
-            key: occurrence_of(record, self._year) for key, record in folded_records(self._records, names).items()
-        }
+        templates = {key: occurrence_of(record) for key, record in folded_records(self._records, names).items()}
         part = TemplateTable(
             self._ref,
             self._events,
             templates,
             self._steps.windows_from(self._start, order),
             self._by_minute.windows_from(self._start, order),
-            (TableSpan(self._start, end, self._lines, self._step, time),),
-            endings={rank: place_of(seen, self._year) for rank, seen in self._endings.lines(self._seen).items()},
+            (TableSpan(self._start, end, self._lines, self._step, self._time),),
+            endings={rank: place_of(seen) for rank, seen in self._endings.lines(self._seen).items()},
         )
         self._table = merge(self._table, renamed(replace(part, keep=keep, limit=limit), names))
         self._begin(end)

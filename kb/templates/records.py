@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kb.parsers.logs.timestamps import find_time
 from kb.templates.edges import Edges
 from kb.templates.masking import LineShape
 from kb.templates.template import Occurrence, Template, TemplatePlace, common, standing_for, voices
@@ -16,12 +15,12 @@ SHOWN = 512  # characters of a line
 
 
 class Sighting(NamedTuple):
-    """A place that has not been read yet. `dated` is the line that has its time."""
+    """A place that has not been read yet. `time`: its own, or that of the last line before it that has one."""
 
     offset: int
     number: int
     line: bytes
-    dated: bytes | None
+    time: float | None
     step: int | None
     shape: LineShape
 
@@ -63,10 +62,10 @@ def folded_records(records: Mapping[str, Record], names: Mapping[str, str | None
     return found
 
 
-def occurrence_of(record: Record, year: int | None) -> Occurrence:
-    """What a record saw, as the table keeps it. `year`: of timestamps without one."""
+def occurrence_of(record: Record) -> Occurrence:
+    """What a record saw, as the table keeps it."""
     kept = (record.edges.first, record.edges.last, record.ranked.first, record.ranked.last)
-    places = {seen.offset: place_of(seen, year) for edge in kept for seen in edge}
+    places = {seen.offset: place_of(seen) for edge in kept for seen in edge}
     first, last, ranked_first, ranked_last = (tuple(places[seen.offset] for seen in edge) for edge in kept)
     return Occurrence(
         record.template,
@@ -80,14 +79,14 @@ def occurrence_of(record: Record, year: int | None) -> Occurrence:
     )
 
 
-def place_of(seen: Sighting, year: int | None) -> TemplatePlace:
+def place_of(seen: Sighting) -> TemplatePlace:
     """Read the place of a line."""
     shape = seen.shape
     return TemplatePlace(
         seen.offset,
         seen.number,
         seen.line.decode("utf-8", "replace").strip()[:SHOWN],
-        None if seen.dated is None else find_time(seen.dated, year),
+        seen.time,
         seen.step,
         None if shape.rank is None else int(seen.line[shape.rank[0] : shape.rank[1]]),
         None if shape.node is None else seen.line[shape.node[0] : shape.node[1]].decode("utf-8", "replace"),

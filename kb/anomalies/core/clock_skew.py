@@ -32,7 +32,7 @@ _ZONED = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)\b")
 
 def align_clocks(run: RunProfile, start: float | None = None) -> RunProfile:
     """The run with all lines on one clock. `start`: the scheduler's start time of the job, seconds since the epoch."""
-    run = _in_year(run, start)
+    run = _of_job(_in_year(run, start))
     shift = _shift(run, start)
     near = _Neighbours(run, shift)
 
@@ -60,6 +60,19 @@ def _in_year(run: RunProfile, start: float | None) -> RunProfile:
             return line_ref
         years = round((middle - line_ref.time) / (YEAR + 0.25 * 86400))
         return replace(line_ref, time=_years_on(line_ref.time, years))
+
+    return _moved(run, spot)
+
+
+def _of_job(run: RunProfile) -> RunProfile:
+    """The run without times that are later than its end by more than clocks are off: they are not when the line was written."""
+    if run.latest is None:
+        return run
+    last = run.latest + WRONG_ZONE
+
+    def spot(line_ref: LineRef) -> LineRef:
+        late = line_ref.time is not None and line_ref.time > last
+        return replace(line_ref, time=None, dated=False) if late else line_ref
 
     return _moved(run, spot)
 

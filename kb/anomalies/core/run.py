@@ -108,6 +108,7 @@ class RunProfile:
     """One run.
 
     `nodes`: all that the job had, including those without a log. `state`, `start`: its end and start according to the scheduler.
+    `latest`: when it ended, or when its logs were collected: none of its lines is later.
     """
 
     events: Mapping[str, RunEvent]
@@ -128,6 +129,7 @@ class RunProfile:
         default_factory=dict
     )  # by unit what it is called, if not by a rank: an actor of Ray
     roles: Mapping[str, str] = field(default_factory=dict)  # by unit what it does, if not all ranks do the same
+    latest: float | None = None
 
     @cached_property
     def heard(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from kb.anomalies.core.clock_skew import align_clocks, skews
@@ -66,3 +67,11 @@ def test_stamps_without_a_year_are_read_in_the_year_of_the_run() -> None:
     truly = datetime(2027, 1, 1, 1, 0, tzinfo=UTC).timestamp()
     run = one_node((december, "Dec 31 23:00:00 step"), (read_as, "Jan  1 01:00:00 step"))
     assert times_of(align_clocks(run, december)) == [december, truly]
+
+
+def test_a_time_after_the_end_of_the_run_is_not_when_its_line_was_written() -> None:
+    """Kernels, leases and licenses print times of their own; the line counts as written when those beside it were."""
+    run = one_node((0.0, "start"), (9e6, "[6357745.8] audit(1795629464.585:4928): lease until then"), (3600.0, "step"))
+    aligned = align_clocks(replace(run, latest=4000.0))
+    assert times_of(aligned) == [0.0, 0.0, 3600.0]
+    assert [spot.dated for event in aligned.events.values() for spot in event.nodes["n0"].spots] == [True, False, True]
