@@ -367,7 +367,9 @@ def _compiled(form: Form) -> re.Pattern[bytes]:
     *parts, last = [_spaced(part) for part in before.split(b"w")]
     word, final = rb"[\w.-]{1,64}", rb"[\w.-]{0,63}[A-Za-z_.-]"  # digits next to the number are its own
     spoken = word.join(parts) + (word if last else final) + last if parts else last
-    return re.compile(spoken + rb"[ \t]{0,6}(?P<rank>0{1,5})" + _spaced(behind))
+    end = behind.rstrip(b" ")
+    blank = b"[ \t]" if end and end != behind else b""  # no more: the lines of a traceback are indented
+    return re.compile(spoken + rb"[ \t]{0,6}(?P<rank>0{1,5})" + _spaced(end if blank else behind) + blank)
 
 
 def _spaced(text: bytes) -> bytes:
