@@ -38,7 +38,7 @@ _CHANGING = re.compile(
 class _StoredBaseline(msgspec.Struct, frozen=True):
     """A baseline as stored: the words of each event, its line count, node count, and most lines on one node.
 
-    `apart`: the words of lines in which one rank differs.
+    `apart`: the words of lines in which one rank differs; `steps`: the words of what counts steps, and which of its numbers does.
     """
 
     events: list[tuple[str, int, int, int]]
@@ -47,6 +47,7 @@ class _StoredBaseline(msgspec.Struct, frozen=True):
     order: list[int]
     settings: dict[str, str]
     apart: list[str] = []
+    steps: list[tuple[str, int]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,8 @@ def packed(good: Baseline) -> bytes:
     order = [place[key] for key in good.order if key in place]
     settings = {name: redact(value) for name, value in (good.settings or {}).items()}
     apart = sorted(" ".join(words) for words in good.apart)[:MOST_EVENTS]
-    return msgspec.json.encode(_StoredBaseline(events, good.nodes, good.lines, order, settings, apart))
+    steps = [(" ".join(words), at) for words, at in sorted(good.steps.items())][:MOST_EVENTS]
+    return msgspec.json.encode(_StoredBaseline(events, good.nodes, good.lines, order, settings, apart, steps))
 
 
 def unpacked(data: bytes, label: str = "") -> Baseline:
@@ -188,4 +190,7 @@ def unpacked(data: bytes, label: str = "") -> Baseline:
     keys = [tuple(words.split()) for words, *_ in kept.events]
     counts = {key: (lines, nodes, most) for key, (_, lines, nodes, most) in zip(keys, kept.events, strict=True)}
     order, apart = (keys[index] for index in kept.order), (tuple(words.split()) for words in kept.apart)
-    return Baseline(counts, kept.nodes, kept.lines, label, tuple(order), kept.settings, apart=frozenset(apart))
+    steps = {tuple(words.split()): at for words, at in kept.steps}
+    return Baseline(
+        counts, kept.nodes, kept.lines, label, tuple(order), kept.settings, apart=frozenset(apart), steps=steps
+    )

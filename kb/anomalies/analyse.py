@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
+from kb.anomalies.core.numbers import is_duration
 from kb.anomalies.core.run import RANK, LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_body, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
@@ -113,7 +114,7 @@ def measure_run(
     if _never_rises(run.beats):
         run = replace(run, beats=(), losses=run.losses or tuple(run.beats))
     if not run.beats:
-        repeated = RepeatingSteps(run.anchors) if run.anchors else repeating_steps(run)
+        repeated = RepeatingSteps(run.anchors) if run.anchors else repeating_steps(run, good.steps if good else None)
         run = replace(run, beats=repeated.beats, pace=repeated.pace, counted=repeated.counted)
     off = skews(run)
     course = course_of(run, off)
@@ -224,14 +225,19 @@ def _odd_ranks(
 def _step(
     seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNode], dissent: Sequence[OddNode]
 ) -> int | None:
-    """The step at which it turned: where steps changed, else that of the first event, or the last one of a run that crashed."""
+    """The step at which it turned: where steps changed, else that of the first event, or the last one of a run that crashed.
+
+    A number that moved ends a run some steps later, which then fails there; a slow rank, or a run that did not end itself, turned where it moved.
+    """
     if seen.turned:
         return seen.turned[0].step
     spot = events[0].spot if events else None
     step = step_at(seen.course, corrected(spot, seen.off) if spot else None)
     if seen.course.last is not None and seen.ending.crashed:
         step = step_named(events[0].spot.text if events else "", seen.course) or max(step or 0, seen.course.last.step)
-    if drifted and (seen.run.state.upper() == STALLED or _is_own_end(drifted, dissent, events)):
+    slow = [odd for odd in drifted if odd.spot and odd.place is not None and is_duration(odd.spot.text, odd.place)]
+    broke = seen.run.state.upper() in ENDED_ITSELF and seen.course.last is not None and not slow
+    if drifted and not broke and (seen.run.state.upper() == STALLED or _is_own_end(drifted, dissent, events)):
         first = min(drifted, key=lambda item: math.inf if item.begun is None else item.begun)
         own = None if first.spot is None else step_of(seen.run, first.spot)
         return own if own is not None or first.begun is None else step_at(seen.course, first.begun)

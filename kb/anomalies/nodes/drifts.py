@@ -15,9 +15,10 @@ from itertools import pairwise
 from operator import itemgetter
 from statistics import median
 
+from kb.anomalies.core.numbers import numbers_in
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence
-from kb.anomalies.nodes.peers import OddNode, numbers_in
+from kb.anomalies.nodes.peers import OddNode
 
 FEWEST_NODES = 4
 FEWEST_LINES = 5  # of a node that are kept
@@ -91,7 +92,7 @@ def _of_event(event: RunEvent) -> list[OddNode]:
             spots = event.nodes[node].spots
             behind = abs(moved[node]) < abs(usual)  # it printed no more of them, while the others went on
             begun = spots[-1] if behind else _begun(values[node], spots, first[node], last[node])
-            found.append(OddNode(node, score, why, (event.id,), begun, begun.time))
+            found.append(OddNode(node, score, why, (event.id,), begun, begun.time, place))
         found += _standing(event, values)
         found += _turned(event, values)
     return found

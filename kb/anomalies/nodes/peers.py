@@ -8,16 +8,15 @@ node without a log, or whose log ends long before the others', is odd without an
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.numbers import numbers_in
 from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence
-from kb.anomalies.core.stamps import STAMPS
 from kb.anomalies.nodes.isolation_forest import isolate
 
 MOST_COLUMNS = 400
@@ -30,7 +29,6 @@ UNLIKELY = 0.01
 LACKS = "it printed common lines less often than its peers"
 FAR = 6.0  # spreads from the usual value
 FEWEST_LINES = 2  # since a time, for their numbers to be compared
-_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,7 @@ class OddNode:
     events: tuple[str, ...] = ()
     spot: LineRef | None = None  # of a speaker that fell silent, its last line
     begun: float | None = None  # when its number began to move, as far as the lines that are kept show it
+    place: int | None = None  # which of the numbers of `spot` moved
 
 
 def silent(run: RunProfile) -> tuple[OddNode, ...]:
@@ -234,16 +233,6 @@ def comparable_units(run: RunProfile) -> set[str]:
         units -= machines
     peers = {unit for unit in units if kinds[unit] != "log"}
     return peers if len(peers) >= 2 else units
-
-
-def numbers_in(line: str) -> list[float]:
-    """The numbers of a line in order, without times, addresses and process ids."""
-    return [float(number) for number in _NUMBER.findall(STAMPS.sub(" ", line))]
-
-
-def number_ends(line: str) -> list[int]:
-    """Where the numbers of `numbers_in` end, in the line with a blank in place of each time, address and process id."""
-    return [match.end() for match in _NUMBER.finditer(STAMPS.sub(" ", line))]
 
 
 def _doublings(value: float, usual: float) -> float:

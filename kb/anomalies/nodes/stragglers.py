@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.numbers import numbers_in
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence
-from kb.anomalies.nodes.peers import OddNode, numbers_in
+from kb.anomalies.nodes.peers import OddNode
 
 FEWEST_RANKS = 3
 FEWEST_NUMBERS = 3  # at which ranks are compared

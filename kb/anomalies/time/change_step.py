@@ -17,6 +17,7 @@ from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.numbers import numbers_in
 from kb.anomalies.core.run import LineRef, RunProfile, StepLine
 
 FEWEST = 6  # steps before and, for a loss, after the turn
@@ -28,6 +29,7 @@ MANY = 8  # steps on either side whose mean is compared although they vary
 _STEP = re.compile(  # not the step of a scheduler's job, such as 7001.0 or 7001.batch
     r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b(?!\.\w)"
 )
+_WORDS = re.compile(r"[^\W\d_]{2,}")
 STALLED = 600.0  # seconds without a step, at least
 LOOSE = 10  # maximum difference in steps between two counters of the same steps
 RISING = 3  # values before one that a loss on the rise exceeds
@@ -145,11 +147,28 @@ def step_at(course: StepCourse, time: float | None) -> int | None:
 
 
 def step_of(run: RunProfile, spot: LineRef) -> int | None:
-    """The step that its speaker, else anybody, last printed in the same source up to a line; None if no such line is kept."""
+    """The step that a line counts itself, else that which its speaker, else anybody, last printed in the same source up to it.
+
+    None if no such line is kept.
+    """
+    told = _told_in(run, spot)
+    if told is not None:
+        return told
     here = (beat for beat in (*run.beats, *run.counted) if beat.spot.source == spot.source)
     before = [beat for beat in here if beat.spot.offset <= spot.offset]
     own = [beat for beat in before if beat.spot.rank == spot.rank] or before
     return max(own, key=lambda beat: beat.spot.offset).step if own else None
+
+
+def _told_in(run: RunProfile, spot: LineRef) -> int | None:
+    """The step in a line of the form that counts them; of those between the first and the last few, none is kept."""
+    form = _WORDS.findall(spot.text)
+    alike = [beat for beat in run.counted if _WORDS.findall(beat.spot.text) == form]
+    rows = [(numbers_in(beat.spot.text), beat.step) for beat in alike]
+    numbers = numbers_in(spot.text)
+    width = min(map(len, (numbers, *(row for row, _ in rows)))) if rows else 0
+    place = next((at for at in range(width) if all(row[at] == step for row, step in rows)), None)
+    return None if place is None or numbers[place] != int(numbers[place]) else int(numbers[place])
 
 
 def step_named(text: str, course: StepCourse) -> int | None:

@@ -3,30 +3,26 @@
 A line that nearly all nodes print again and again, with a number that rises by the same amount from one to the next, counts steps,
 whatever its words. Of several such lines the one printed most often is taken, and of each log the last one that is kept: the pace
 between them is not known. Lines of a loss that name no step, as some trainers print, are placed between them.
+
+Loops of the start-up count, too, before the first step. They rise over a small part of the log only; and a good run of the same job shows
+which line counts its steps, so that a run that has no such line made none.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile, StepLine
+from kb.anomalies.core.run import RunEvent, RunProfile, StepLine
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_mild, is_uneasy
-from kb.anomalies.core.stamps import STAMPS
-from kb.anomalies.nodes.peers import number_ends, numbers_in
+from kb.anomalies.time.counts import FEWEST, HIGHEST, Count, Rows, count_in, counts_of, form_of, rows_of
 from kb.anomalies.time.shared_counts import shared_count
-from kb.parsers.logs.progress import words
-from kb.parsers.logs.progress.repeated_lines import counted
+from kb.parsers.logs.progress.repeated_lines import counted, states_value
 
-FEWEST = 5  # lines of a node
-FEW = 3  # lines of each of `SEVERAL` nodes or more, which count the same
-SEVERAL = 3
 FEWEST_ALONE = 8  # lines of the one node that counts for all
 MOST_SPARSE = 3  # lines a node up to which those of all together may show more
 MOST_NODES = 0.7  # share of the nodes that print the line
@@ -34,12 +30,12 @@ OFTEN = 0.3  # times as many lines as the event with the most on a node has, at 
 TROUBLE = 0.3  # harm from which on a single node's line counts attempts rather than steps
 ALIKE = 1.25  # times as fast as another count, at most, to count the same
 EDGE = 6  # last lines of a node that follow each other
-ROUND = 5  # a count by multiples of this, as of every tenth step, is of steps; one by 1 behind it counts these lines
-HIGHEST = 10_000_000  # greater numbers are times, sizes and identities
-_LOSS = re.compile(rf"(?i)(?<![^\W_])(?:loss|{words.LOSS})(?![^\W_])")
-_UNIT = re.compile(r" ?(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|%|fps)\b(?!/)|%")
-_TOTAL = re.compile(r" ?(?:/|of|out of) ?(\d+)\b")
-_Rows = tuple[tuple[StepLine, ...], ...]
+FREQUENT = 0.5  # likewise, where several speakers that are not told apart print each number
+WIDE = (
+    0.5  # of the share of the log over which another count rises, at least; loops before the first step rise over less
+)
+
+StepForms = Mapping[tuple[str, ...], int]  # the words of the events that count steps, and which of their numbers does
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +50,61 @@ class RepeatingSteps:
     counted: tuple[StepLine, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Count:
-    """A number that an event counts. `often`: lines of a node; `speed`: by how much it rises in a second, or in a byte; `total`: it has an end.
-
-    `loss`: its lines state a loss.
-    """
-
-    rows: _Rows
-    often: int
-    count: int
-    speed: float
-    total: bool
-    loss: bool = False
-
-
-def repeating_steps(run: RunProfile) -> RepeatingSteps:
+def repeating_steps(run: RunProfile, known: StepForms | None = None) -> RepeatingSteps:
     """Steps by the last lines that are kept of the event that counts them, in order; none if no event does.
 
-    Of several counts, those that tell their end count first, then those beside a loss, then the slowest: a pulse or a number of samples
-    rises faster than the steps.
+    `known`: what counts the steps of a good run of the same job; if the run has nothing of it, it made no step.
     Lines of a loss that name no step get the step that was under way, as those of their source that count show it.
     """
-    nodes = [node for node, kind in run.kinds.items() if node in run.heard and kind != "log"]
-    wanted = max(1, MOST_NODES * len(nodes))
-    timed = any(voice.last is not None and voice.last.time is not None for voice in run.voices)
-    found: list[_Count] = []
+    if known:
+        best = _of_forms(run, known)
+        return _steps_of(run, best) if best is not None else RepeatingSteps()
+    best = _step_count(_counts(run)) or _of_few_lines(run)
+    nodes = len(_speakers(run))
+    shared = shared_count(run) if best is None or best.often < FEWEST or best.count < MOST_SPARSE * nodes else None
+    if shared is not None and (best is None or len(shared.beats) >= best.count):
+        return RepeatingSteps(shared.beats, shared.pace, shared.beats)
+    return _steps_of(run, best) if best is not None else RepeatingSteps()
+
+
+def step_forms(run: RunProfile) -> StepForms:
+    """What counts the steps of a run that went well: the line with the surest count, and others that count the same."""
+    found = _counts(run)
+    best = _step_count(found)
+    if best is None or not best.value:
+        return {}
+    alike = [item for item in found if item.value and _is_alike(item, best)]
+    return {item.form: item.place for item in (*reversed(alike), best)}
+
+
+def _steps_of(run: RunProfile, best: Count) -> RepeatingSteps:
+    losses = _with_steps(run.losses, best.rows)
+    kept = tuple(beat for row in best.rows for beat in row)
+    return RepeatingSteps(losses or tuple(row[-1] for row in best.rows), None if losses else _pace(best.rows), kept)
+
+
+def _speakers(run: RunProfile) -> list[str]:
+    return [node for node, kind in run.kinds.items() if node in run.heard and kind != "log"]
+
+
+def _ends(run: RunProfile) -> dict[str, int]:
+    """The offset of the last line of each source, as far as it is kept."""
+    ends: dict[str, int] = {}
+    for voice in run.voices:
+        if voice.last is not None:
+            ends[voice.source] = max(voice.last.offset, ends.get(voice.source, 0))
+    return ends
+
+
+def _is_timed(run: RunProfile) -> bool:
+    return any(voice.last is not None and voice.last.time is not None for voice in run.voices)
+
+
+def _counts(run: RunProfile) -> list[Count]:
+    """What the lines of nearly all nodes count, or those of a single one."""
+    wanted = max(1, MOST_NODES * len(_speakers(run)))
+    timed, ends = _is_timed(run), _ends(run)
+    found: list[Count] = []
     for event in sorted(run.events.values(), key=lambda item: item.id):
         alone = len(event.nodes) == 1 < wanted and event.count >= FEWEST_ALONE
         if (
@@ -87,19 +112,28 @@ def repeating_steps(run: RunProfile) -> RepeatingSteps:
             and not _is_of_trouble(event, alone=alone)
             and not _of_members(event, run)
         ):
-            found += _counts_of(event, timed=timed)
-    best = _step_count(found) or _of_few_lines(run)
-    shared = shared_count(run) if best is None or best.often < FEWEST or best.count < MOST_SPARSE * len(nodes) else None
-    if shared is not None and (best is None or len(shared.beats) >= best.count):
-        return RepeatingSteps(shared.beats, shared.pace, shared.beats)
-    if best is None:
-        return RepeatingSteps()
-    losses = _with_steps(run.losses, best.rows)
-    kept = tuple(beat for row in best.rows for beat in row)
-    return RepeatingSteps(losses or tuple(row[-1] for row in best.rows), None if losses else _pace(best.rows), kept)
+            found += counts_of(event, ends, timed=timed)
+    return found
 
 
-def _of_few_lines(run: RunProfile) -> _Count | None:
+def _of_forms(run: RunProfile, known: StepForms) -> Count | None:
+    """The count of the lines that count a good run's steps, however few of them there are."""
+    timed, ends = _is_timed(run), _ends(run)
+    found = []
+    for event in sorted(run.events.values(), key=lambda item: item.id):
+        place = known.get(form_of(event))
+        rows = [] if place is None else rows_of(event)
+        if place is not None and rows and all(_is_step(numbers, place) for row in rows for _, numbers in row):
+            steps = tuple(tuple(StepLine(spot, int(numbers[place])) for spot, numbers in row) for row in rows)
+            found.append(count_in(event, steps, place, ends, timed=timed))
+    return max(found, key=lambda item: (max(row[-1].step for row in item.rows), item.count), default=None)
+
+
+def _is_step(numbers: Sequence[float], place: int) -> bool:
+    return place < len(numbers) and 0 <= numbers[place] < HIGHEST and numbers[place] == int(numbers[place])
+
+
+def _of_few_lines(run: RunProfile) -> Count | None:
     """The count of a line that few ranks print, or few times, but that can hardly count anything else."""
     found = []
     for event in run.events.values():
@@ -109,7 +143,7 @@ def _of_few_lines(run: RunProfile) -> _Count | None:
         if steps is not None:
             beats = (StepLine(spot, step) for spot, step in zip(ordered, steps, strict=True))
             row = tuple(sorted(beats, key=lambda beat: beat.step))
-            found.append(_Count((row,), len(row), event.count, math.inf, total=False))
+            found.append(Count((row,), len(row), event.count, math.inf, total=False))
     return max(found, key=lambda item: item.count, default=None)
 
 
@@ -119,85 +153,63 @@ def _of_members(event: RunEvent, run: RunProfile) -> bool:
 
 
 def _is_of_trouble(event: RunEvent, *, alone: bool) -> bool:
-    if is_body(event.text) or is_consequence(event.text):
+    if (is_body(event.text) and not _is_row(event)) or is_consequence(event.text):
         return True
     return alone and (harm(event.text, event.level) >= TROUBLE or is_uneasy(event.text) or is_mild(event.text))
 
 
-def _step_count(found: Sequence[_Count]) -> _Count | None:
-    """The count that is most likely that of the steps."""
-    most = max((item.often for item in found), default=0)
-    usual = [item for item in found if item.often >= OFTEN * most]
+def _is_row(event: RunEvent) -> bool:
+    """Whether its lines are rows of a table, which have numbers and no words."""
+    spots = [seen.spots[-1] for seen in event.nodes.values()]
+    return not any(map(str.isalpha, event.text.replace("<*>", ""))) and all(states_value(spot.text) for spot in spots)
+
+
+def _step_count(found: Sequence[Count]) -> Count | None:
+    """The count that is most likely that of the steps.
+
+    Of several counts, those that rise over most of the log count first, then those of lines that state a value, those that tell their end,
+    those beside a loss, then the slowest: a pulse or a number of samples rises faster than the steps.
+    """
+    widest = max((item.span for item in found), default=0.0)
+    wide: Sequence[Count] = [item for item in found if item.span >= WIDE * widest]
+    wide = [item for item in wide if item.value] or wide
+    wide = _told_apart(wide)
+    most = max((item.often for item in wide), default=0)
+    usual = [item for item in wide if item.often >= OFTEN * most]
     usual = [item for item in usual if item.total] or usual
     slowest = min((item.speed for item in [one for one in usual if one.loss] or usual), default=0.0)
     alike = [item for item in usual if slowest / ALIKE <= item.speed <= ALIKE * slowest]
     return max(alike, key=lambda item: item.count, default=None)
 
 
-def _counts_of(event: RunEvent, *, timed: bool) -> Iterator[_Count]:
-    """Yield the numbers that an event counts in each log, if it counts in all of them."""
-    kept: dict[tuple[str, str], dict[int, LineRef]] = defaultdict(dict)
-    least = FEW if len(event.nodes) >= SEVERAL else FEWEST
-    for node, seen in event.nodes.items():
-        if node != JOB and seen.count >= least:
-            for spot in seen.spots:  # of one source, several ranks that share it count each for itself
-                kept[spot.source, node if node.startswith(RANK) else ""][spot.offset] = spot
-    longest: dict[str, int] = defaultdict(int)  # of a node's files, the newest of those that rotate may just have begun
-    for (_, node), spots in kept.items():
-        longest[node] = max(longest[node], len(spots))
-    rows = [
-        [(spots[at], numbers_in(spots[at].text)) for at in sorted(spots)]
-        for (_, node), spots in kept.items()
-        if len(spots) > 1 or not node or longest[node] == 1
-    ]
-    if not rows or min(map(len, rows)) < 2:
-        return
-    often = max(seen.count for seen in event.nodes.values())
-    width = min(len(numbers) for lines in rows for _, numbers in lines)
-    interval = False
-    for place in range(width):
-        columns = [[numbers[place] for _, numbers in lines] for lines in rows]
-        if all(_counts(column) for column in columns) and _same_stride(columns) and _in_common(columns):
-            stride = _stride(columns)
-            steps = tuple(tuple(StepLine(spot, int(numbers[place])) for spot, numbers in lines) for lines in rows)
-            total, measure = _is_of(steps, place)
-            if not measure and not (interval and stride == 1):
-                yield _Count(
-                    steps, often, event.count, _speed(steps, timed=timed), total, _LOSS.search(event.text) is not None
-                )
-            interval = interval or (not measure and stride % ROUND == 0)
+def _told_apart(found: Sequence[Count]) -> Sequence[Count]:
+    """The counts whose speakers are told apart, if their lines are frequent; else all frequent ones."""
+    most = max((item.often for item in found), default=0)
+    frequent = (
+        [item for item in found if item.often >= FREQUENT * most] if any(item.shared for item in found) else found
+    )
+    return [item for item in frequent if not item.shared] or frequent
 
 
-def _is_of(rows: _Rows, place: int) -> tuple[bool, bool]:
-    """Whether the number at a place of all lines is one of a total that none exceeds, and whether it has a unit."""
-    behind = [
-        (beat.step, STAMPS.sub(" ", beat.spot.text)[end:])
-        for row in rows
-        for beat in row
-        for end in number_ends(beat.spot.text)[place : place + 1]
-    ]
-    totals = {(int(match[1]), step <= int(match[1])) for step, rest in behind if (match := _TOTAL.match(rest))}
-    total = len(totals) == 1 and all(_TOTAL.match(rest) for _, rest in behind) and next(iter(totals))[1]
-    return bool(total), all(_UNIT.match(rest) for _, rest in behind)
+def _is_alike(item: Count, best: Count) -> bool:
+    """Whether a count rises over the same part of the log as another, as fast, and as far."""
+    far = max(row[-1].step for row in best.rows)
+    stride = min(b.step - a.step for row in best.rows for a, b in pairwise(row) if b.step > a.step)
+    return (
+        item.form != best.form
+        and best.speed / ALIKE <= item.speed <= ALIKE * best.speed
+        and abs(max(row[-1].step for row in item.rows) - far) <= stride
+    )
 
 
-def _speed(rows: _Rows, *, timed: bool) -> float:
-    """By how much the longest row rises in a second, in a byte where the run has no times; infinite if that is not known."""
-    row = max(rows, key=len)
-    first, last = row[0], row[-1]
-    timed = timed and first.spot.time is not None
-    length = (last.spot.time or 0.0) - (first.spot.time or 0.0) if timed else last.spot.offset - first.spot.offset
-    return (last.step - first.step) / length if length > 0 else math.inf
-
-
-def _pace(rows: _Rows) -> float | None:
+def _pace(rows: Rows) -> float | None:
     """The usual seconds between the last lines of a row; those kept of a beginning are elsewhere."""
     times = [[beat.spot.time for beat in row[-EDGE:] if beat.spot.time is not None and beat.spot.dated] for row in rows]
     gaps = [after - before for row in times for before, after in pairwise(row) if after >= before]
     return (median(gaps) or sum(gaps) / len(gaps) or None) if gaps else None
 
 
-def _with_steps(losses: Sequence[StepLine], rows: _Rows) -> tuple[StepLine, ...]:
+def _with_steps(losses: Sequence[StepLine], rows: Rows) -> tuple[StepLine, ...]:
     """Lines of a loss with the step under way, by the places of those that count in the same source."""
     counted = {row[0].spot.source: row for row in rows}
     found = []
@@ -211,33 +223,3 @@ def _with_steps(losses: Sequence[StepLine], rows: _Rows) -> tuple[StepLine, ...]
         elif row:
             found.append(replace(line, step=row[-1 if behind else 0].step))
     return tuple(found)
-
-
-def _counts(column: Sequence[float]) -> bool:
-    """Whether numbers are whole and rise; ranks that share a log may write the same one each."""
-    if not all(value == int(value) and 0 <= value < HIGHEST for value in column):
-        return False
-    rises = all(after >= before for before, after in pairwise(column))
-    return (
-        rises and column[0] < column[-1] and len({*column}) * 2 >= len(column)
-    )  # not an epoch in the line of each step
-
-
-def _in_common(columns: Sequence[Sequence[float]]) -> bool:
-    """Whether the nodes count the same: a number of each node's own is no step."""
-    every = {value for column in columns for value in column}
-    return len(every) <= 2 * max(map(len, columns))
-
-
-def _stride(columns: Sequence[Sequence[float]]) -> float:
-    """The least amount by which numbers rise from a line to the next that is kept."""
-    return min(after - before for column in columns for before, after in pairwise(column) if after > before)
-
-
-def _same_stride(columns: Sequence[Sequence[float]]) -> bool:
-    """Whether all numbers follow each other by multiples of one amount; lines in between may not have been kept."""
-    strides = {after - before for column in columns for before, after in pairwise(column) if after > before}
-    least = min(strides)
-    return all(stride % least == 0 for stride in strides) and all(
-        column[0] % least == columns[0][0] % least for column in columns
-    )

@@ -25,7 +25,13 @@ from kb.report import EvidenceItem, Indicator, Indicators, Report, leaves_open
 
 KNOWN = knowledge()
 GOOD = Baseline(
-    {("loss", "is", "fine"): (20, 4, 5), ("done",): (4, 4, 1)}, 4, 900, "run-1", (("done",),), {"lr": "1e-4"}
+    {("loss", "is", "fine"): (20, 4, 5), ("done",): (4, 4, 1)},
+    4,
+    900,
+    "run-1",
+    (("done",),),
+    {"lr": "1e-4"},
+    steps={("loss", "is", "fine"): 1},
 )
 
 

@@ -420,15 +420,18 @@ def _of_ranks(value: Callable[[int, int], float], *last: tuple[int, str], state:
     return RunProfile(events, voices=voices, state=state)
 
 
-def test_a_run_that_ended_for_a_number_that_moved_turned_where_it_moved() -> None:
-    """The rank's own last line names the end only; if another rank's does, the end may have nothing to do with it."""
+def test_a_run_that_fails_by_a_number_that_moved_fails_at_its_end_and_one_that_is_stopped_turned_where_it_moved() -> (
+    None
+):
+    """If another rank's line names the end, the end may have nothing to do with the number."""
     good = baseline_of(_of_ranks(lambda rank, at: rank + at, state="COMPLETED"))
 
     def rises(rank: int, at: int) -> float:
         return 4000.0 if rank == 2 and at > 2 else rank + at
 
-    assert look(_of_ranks(rises, (2, "SapError: the cask is full")), good).step == 40
-    assert look(_of_ranks(rises, (4, "SapError: the cask is full")), good).step == 80
+    assert look(_of_ranks(rises, (2, "SapError: the cask is full")), good).step == 80
+    assert look(_of_ranks(rises, (2, "SapError: the cask is full"), state="CANCELLED"), good).step == 40
+    assert look(_of_ranks(rises, (4, "SapError: the cask is full"), state="CANCELLED"), good).step == 80
 
 
 def test_a_number_that_moved_on_one_rank_is_told_of_a_run_that_goes_on_but_no_other_line() -> None:

@@ -98,6 +98,16 @@ def test_the_step_of_a_line_is_the_last_that_its_speaker_printed() -> None:
     assert step_of(run, LineRef("other.log", 45, rank=1)) is None
 
 
+def test_a_line_that_counts_steps_tells_its_own() -> None:
+    """Between the first and the last lines that count, none is kept; a line in other words tells nothing."""
+    lines = [
+        StepLine(LineRef("all.log", 10 * at, f"tier 2 furlong {at} sap 0.{at}", rank=0), at) for at in (1, 2, 50, 51)
+    ]
+    run = RunProfile({}, beats=tuple(lines[-1:]), counted=tuple(lines))
+    assert step_of(run, LineRef("all.log", 300, "tier 2 furlong 30 sap 9.5", rank=1)) == 30
+    assert step_of(run, LineRef("all.log", 300, "tier 2 brim 30 sap 9.5", rank=0)) == 2
+
+
 def test_a_run_stands_when_lines_go_on_long_after_the_last_step() -> None:
     """Longer than its longest pause, and not just a while."""
     course = steps_of(*[10.0] * 20, 200.0, *[10.0] * 10)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
-from kb.anomalies.time.repeating import repeating_steps
+from kb.anomalies.time.repeating import repeating_steps, step_forms
 
 
 def a_run(text: Callable[[int, int], str], *, shared: bool = False) -> RunProfile:
@@ -136,3 +137,84 @@ def test_few_lines_of_few_ranks_count_if_they_can_count_nothing_else() -> None:
     assert [beat.step for beat in repeating_steps(replace(found, events={"e": one})).beats] == [30]
     bare = replace(one, nodes={"rank 2": NodeEvent(3, tuple(replace(spot, text="lap 10") for spot in spots))})
     assert repeating_steps(replace(found, events={"e": bare})).beats == ()
+
+
+def _events(*lines: Callable[[int, int], str], gap: int = 0) -> RunProfile:
+    """One kind of line after the other, six of each of four ranks, each rank in its own log; `gap`: bytes before the last kind."""
+    run = a_run(lambda *_: "")
+    events = {}
+    for kind, text in enumerate(lines):
+        nodes = {
+            node: replace(
+                seen,
+                spots=tuple(
+                    replace(
+                        spot,
+                        offset=spot.offset * (8 if gap and kind == len(lines) - 1 else 1) + gap * kind,
+                        text=text(spot.rank or 0, at),
+                    )
+                    for at, spot in enumerate(seen.spots)
+                ),
+            )
+            for node, seen in a_run(lambda *_: "").events["e"].nodes.items()
+        }
+        name = f"kind {kind}"
+        events[name] = RunEvent(name, re.sub(r"\d+(?:\.\d+)?", "<*>", text(0, 0)), None, nodes)
+    ends = {
+        voice.source: max(s.offset for e in events.values() for s in e.nodes[voice.node].spots) for voice in run.voices
+    }
+    voices = tuple(
+        replace(voice, last=LineRef(voice.source, ends[voice.source], time=9.0, node=voice.node))
+        for voice in run.voices
+    )
+    return replace(run, events=events, voices=voices)
+
+
+def _sheaf(_: int, line: int) -> str:
+    return f"sheaf {line + 1}/6 bound"
+
+
+def _furlong(_: int, line: int) -> str:
+    return f"furlong {2 * line + 2} rust 0.{71 - line}"
+
+
+def test_a_loop_of_the_start_up_counts_no_steps() -> None:
+    """It has an end and is over early; the steps go on to the end of the log, and state a value."""
+    assert {beat.step for beat in repeating_steps(_events(_sheaf, _furlong, gap=700)).beats} == {12}
+
+
+def test_a_run_without_the_lines_that_count_the_steps_of_a_good_run_made_none() -> None:
+    """One such line is enough to know the step."""
+    forms = step_forms(_events(_sheaf, _furlong, gap=700))
+    assert forms == {("furlong", "rust"): 0}
+    early = _events(_sheaf)
+    assert {beat.step for beat in repeating_steps(early).beats} == {6}
+    assert repeating_steps(early, forms).beats == ()
+    event = _events(_furlong).events["kind 0"]
+    one = replace(event, nodes={"rank 1": NodeEvent(1, event.nodes["rank 1"].spots[:1])})
+    begun = replace(early, events={**early.events, "one": one})
+    assert [beat.step for beat in repeating_steps(begun, forms).beats] == [2]
+
+
+def test_the_rows_of_a_table_count() -> None:
+    """They have no words; a ruler has no numbers."""
+    rows = _events(lambda _, line: f"|  {line + 1} | 0.{92 - line} |  17 |")
+    assert {beat.step for beat in repeating_steps(rows).beats} == {6}
+
+
+def test_speakers_of_one_log_that_are_not_told_apart_count_together() -> None:
+    """Each number comes as often as there are speakers, now and then in another order; an epoch beside a step is none."""
+    order = [1, 1, 1, 2, 2, 3, 2, 3, 3, 4, 4, 4]
+    nodes = {
+        f"oast{box}": NodeEvent(
+            12,
+            tuple(
+                LineRef(f"oast{box}.log", 90 * at, f"furlong {step} rust 0.{70 - step}", None, float(at), f"oast{box}")
+                for at, step in enumerate(order)
+            ),
+        )
+        for box in (1, 2)
+    }
+    voices = tuple(RunSource(seen.spots[0].source, node, None, 12, seen.spots[-1]) for node, seen in nodes.items())
+    run = RunProfile({"e": RunEvent("e", "furlong <*> rust <*>", None, nodes)}, tuple(nodes), voices=voices)
+    assert [beat.step for beat in repeating_steps(run).beats] == [4, 4]
