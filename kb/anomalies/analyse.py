@@ -17,9 +17,12 @@ from kb.anomalies.core.run import RANK, LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_body, is_raised, stage_named
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
+from kb.anomalies.events.introductions import with_introductions
 from kb.anomalies.events.lead_up import before_odd, with_lead_up
 from kb.anomalies.events.model import EventModel
+from kb.anomalies.events.peer_reports import without_peer_reports
 from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
+from kb.anomalies.events.reported_ends import with_report
 from kb.anomalies.events.unit_names import named_events, named_nodes
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
@@ -135,7 +138,8 @@ def measure_run(
         ending = ending_of(run, course, turned, off)
         measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)
     fresh = {name: item.fresh for name, item in compared.items()}
-    return RunView(run, off, course, turned, ending, tuple(measure.all()), fresh)
+    measured = measure.all() if ending.well and not turned else without_peer_reports(measure.all(), run)
+    return RunView(run, off, course, turned, ending, tuple(measured), fresh)
 
 
 def _never_rises(beats: Sequence[StepLine]) -> bool:
@@ -175,20 +179,22 @@ def find_anomalies(
         apart = changed(run, good) if good else ()
         return RunFindings(said=tuple(said), changed=apart, compared_with=_peers(run, good, pool), new=new)
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
-    events = (
-        () if moved else tuple(with_lead_up(choose_events(weighed), weighed, len(run.ranks)))
-    )  # it runs on: nothing has failed
+    events: tuple[RankedEvent, ...] = ()
+    if not moved:  # else it runs on: nothing has failed
+        chosen = with_lead_up(choose_events(weighed), weighed, len(run.ranks))
+        events = tuple(with_introductions(chosen, run, seen.fresh, off, filtered=good is not None))
     still, drifted, dissent = _odd_ranks(seen, good, events)
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
     events = without_aftermath(events, (*still, *drifted), off, run.ranks)
+    events, accused = with_report(run, events, still or drifted) if ending.crashed else (events, ())
     if good is not None:
         told = {event.event.id for event in events}
         events += tuple(item for item in before_odd(drifted, weighed, len(run.ranks)) if item.event.id not in told)
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
-    nodes = _first(nodes, dissent if events else (*still, *drifted))
+    nodes = _first(nodes, dissent if events and not accused else (*accused, *still, *drifted))
     nodes = _together(run, events, nodes) if not dissent else nodes
     return RunFindings(
         named_events(events, run.names),

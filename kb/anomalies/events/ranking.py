@@ -20,6 +20,7 @@ from kb.anomalies.time.run_end import RunEnding
 TOLD = 0.36  # a probability from which on an event is reported: about half of the F1 reached, where the sum of both errors is smallest
 ALONE = 0.2  # of the likeliest, if none is reported
 SURE = 0.5  # from which on an event explains why a process was ended
+UNFILTERED = 0.6  # `fresh` from which on an event may be new, where no good run is known
 TROUBLE = 0.3  # harm of a line that reports trouble
 MOST = 8
 _NAME = re.compile(
@@ -73,7 +74,7 @@ def rank_events(
     """All events of a run by how likely they indicate the failure. `filtered`: a good run is known."""
     scores = corrected_scores(measured, event_probabilities(measured, model, filtered=filtered), run, filtered=filtered)
     kinds = {unit: kind for unit, kind in run.kinds.items() if unit in run.heard}
-    launched = of_launchers(run, {item.event.id: item.fresh for item in measured})
+    launched = of_launchers(run, {item.event.id: item.fresh for item in measured}, NEW if filtered else UNFILTERED)
     found = [_weighed(item, score, kinds, launched) for item, score in zip(measured, scores, strict=True)]
     return tuple(sorted(found, key=lambda item: (-item.score, item.event.id)))
 

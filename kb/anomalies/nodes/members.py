@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile
-from kb.anomalies.core.severity_words import by_signal
+from kb.anomalies.core.severity_words import by_signal, is_raised
 from kb.anomalies.core.stamps import STAMPS
+from kb.anomalies.nodes.mentions import NodeNames
 from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.runs.baseline_diff import NEW
 
@@ -21,35 +22,71 @@ FEWEST_MEMBERS = 3  # of a table
 ALL_BUT_FEW = 0.7  # share of the ranks that a table names
 _ENDED = re.compile(
     r"(?i)(?<![a-z])(?:exit(?:ed|s)?|ended|left|died|terminated|finished|stopped|returned|gone|quit|crashed)\b[^;]{0,80}?"
-    r"\b(?:status|code|rc|signal|with)\b\W{0,3}-?\d+"
+    r"(?:\b(?:status|code|rc|signal|with)|exit_?code)\b\W{0,3}-?\d+"
+    r"|\bsubprocess \d{1,9}\b.{0,80}\bexits with return code"
 )
+_REPORT = re.compile(  # in a log that no member writes
+    r"(?i)\b(?:workers?|process(?:es)?|containers?|pods?|tasks?|actors?|jobs?|children|child|instances?|replicas?|members?|trainers?|all)\b.{0,80}?"
+    r"\b(?:died|killed|terminated|exited|ended|stopped|stopping|failed|lost|gone|evicted|removed|home|down|left|cancell?ed|empty)\b"
+    r"|\b(?:killing|stopping|terminating|removing|cancell?ing|tearing down|sending (?:all|them))\b|\b(?:time|wall ?time|step) (?:limit|budget|is over)\b|\bTIMEOUT\b"
+)
+_STATUS = re.compile(
+    r"(?i)(?:exit ?_?(?:code|status)|\bstatus|\bcode|\brc|\bsignal|exited with|return code)\b\W{0,4}(-?\d{1,3})\b"
+)
+ENDED_WELL, STOPPED = (0,), (15, -15, 143)  # a launcher stops the others, too
 _INTEGER = re.compile(r"(?<![\d.])-?\d{1,5}(?![\d.]*\d)")
 
 
-def of_launchers(run: RunProfile, fresh: Mapping[str, float]) -> frozenset[str]:
+def of_launchers(run: RunProfile, fresh: Mapping[str, float], new: float = NEW) -> frozenset[str]:
     """The events in which launchers report the end of members, and those that follow in the same log.
 
-    `fresh`: by event, 0 to 1, how little the good run has of it.
+    `fresh`: by event, 0 to 1, how little the good run has of it; from `new` on it is new.
     """
     logs = launchers(run)
     own = [
         event
         for event in run.events.values()
-        if event.nodes.keys() <= logs and fresh.get(event.id, 0.0) >= NEW and not by_signal(_spots(event)[0].text)
+        if event.nodes.keys() <= logs and fresh.get(event.id, 0.0) >= new and not by_signal(_spots(event)[0].text)
     ]
-    reports = {event.id for event in own if _ENDED.search(_spots(event)[0].text) or members_in(event, run)}
+    reports = {event.id for event in own if reports_end(_spots(event)[0].text) or members_in(event, run)}
     first: dict[str, int] = {}
     for spot in (spot for event in own if event.id in reports for spot in _spots(event)):
         first[spot.source] = min(spot.offset, first.get(spot.source, spot.offset))
     behind = {
         event.id for event in own if all(spot.offset > first.get(spot.source, spot.offset) for spot in _spots(event))
     }
-    return frozenset(reports | behind)
+    loose = {event.id for event in own if _REPORT.search(_spots(event)[0].text) and not is_raised(event.text)}
+    return frozenset(reports | behind | loose)
 
 
 def reports_end(text: str) -> bool:
     """Whether a line reports that a member ended, with a status or signal."""
     return _ENDED.search(text) is not None
+
+
+def first_report(run: RunProfile, rank: str | None = None) -> tuple[RunEvent, LineRef, str | None] | None:
+    """The first line in which a launcher reports that a member failed, with the rank that it names, as "rank 3".
+
+    That a signal ended one comes first, unless the launcher itself may have sent it. `rank`: of that rank only, whatever its status.
+    """
+    logs, names = launchers(run), NodeNames(run)
+    found: list[tuple[bool, LineRef, RunEvent, str | None]] = []
+    for event in run.events.values():
+        if not event.nodes.keys() <= logs or is_raised(event.text):
+            continue
+        for spot in _spots(event):
+            status = _STATUS.search(STAMPS.sub(" ", spot.text))
+            failed = status is not None and int(status[1]) not in (*ENDED_WELL, *STOPPED)
+            signal = by_signal(spot.text)
+            if not signal and (status is None or (rank is None and not failed)):
+                continue
+            who = names.of(spot, ranks=True) & run.ranks
+            who = who or frozenset({f"{RANK}{abs(number)}" for number in _integers(spot.text)[:1]} & run.ranks)
+            named = next(iter(who)) if len(who) == 1 else None
+            if rank is None or named == rank:
+                found.append((not signal, spot, event, named))
+    best = min(found, key=lambda item: (item[0], item[1].order), default=None)
+    return None if best is None else (best[2], best[1], best[3])
 
 
 def launchers(run: RunProfile) -> frozenset[str]:
