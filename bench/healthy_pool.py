@@ -21,10 +21,10 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from healthy import make, write  # noqa: E402 - the paths are set above
 
+from bot.diagnosis.rank_forms import found_streams  # noqa: E402
 from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.store.baselines import packed  # noqa: E402
 from bot.store.healthy_baseline import FILE, LABEL  # noqa: E402
-from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.build_run import build_run  # noqa: E402
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, pooled  # noqa: E402
 
@@ -40,7 +40,7 @@ def pool(count: int = COUNT) -> Baseline:
             place = Path(folder) / str(number)
             place.mkdir()
             path = write(make(SEED, number), place)
-            runs.append(baseline_of(build_run(tables(discover([path]).streams, workers=1).tables)))
+            runs.append(baseline_of(build_run(tables(found_streams([path]).streams, workers=1).tables)))
     joined = pooled(runs, LABEL)
     return Baseline(joined.counts, joined.nodes, joined.lines, LABEL)
 

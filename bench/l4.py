@@ -29,10 +29,10 @@ from score import MEASURES, Prediction, score, tally  # noqa: E402
 from bot.diagnosis.comparison import WORTH  # noqa: E402
 from bot.diagnosis.event_model import event_model  # noqa: E402
 from bot.diagnosis.evidence import from_bundle  # noqa: E402
+from bot.diagnosis.rank_forms import found_streams  # noqa: E402
 from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from bot.store.healthy_baseline import healthy  # noqa: E402
-from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.analyse import RunFindings, find_anomalies  # noqa: E402
 from kb.anomalies.build_run import build_run  # noqa: E402
 from kb.anomalies.core.run import LineRef, RunProfile  # noqa: E402
@@ -76,7 +76,7 @@ def carried(root: Path, name: str) -> Carried:
     mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1, windowed=True)
     ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, refs, strict=True)]
     twin = (
-        tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
+        tables(found_streams([folder / "baseline"]).streams, year=2026, workers=1).tables
         if (folder / "baseline").is_dir()
         else []
     )

@@ -27,9 +27,9 @@ sys.path[:0] = [str(HERE.parent)]
 
 from bot.diagnosis.event_model import event_model  # noqa: E402 - the paths are set above
 from bot.diagnosis.evidence import from_bundle  # noqa: E402
+from bot.diagnosis.rank_forms import found_streams  # noqa: E402
 from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
-from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.analyse import measure_run  # noqa: E402
 from kb.anomalies.build_run import build_run  # noqa: E402
 from kb.anomalies.core.clock_skew import corrected  # noqa: E402
@@ -56,7 +56,7 @@ def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
     refs = [stream.ref for stream in evidence.streams]
     mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1).tables
     ours = [replace(table, ref=ref) for table, ref in zip(mined, refs, strict=True)]
-    twin = tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
+    twin = tables(found_streams([folder / "baseline"]).streams, year=2026, workers=1).tables
     run = build_run(ours, evidence.streams, evidence.job)
     found = []
     for good in (baseline_of(build_run(twin)), None):

@@ -30,9 +30,9 @@ from score import MEASURES, Prediction, tally  # noqa: E402 - the paths are set 
 
 from bot.diagnosis.event_model import event_model  # noqa: E402
 from bot.diagnosis.evidence import from_bundle  # noqa: E402
+from bot.diagnosis.rank_forms import found_streams  # noqa: E402
 from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
-from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.analyse import find_anomalies  # noqa: E402
 from kb.anomalies.build_run import build_run  # noqa: E402
 from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
@@ -329,7 +329,7 @@ def answer(known: Knowledge, case: Path) -> Prediction:
     ours = [replace(table, ref=ref) for table, ref in zip(mined, refs, strict=True)]
     good = None
     if (case / "baseline").is_dir():
-        twin = tables(discover([case / "baseline"]).streams, year=YEAR, workers=1).tables
+        twin = tables(found_streams([case / "baseline"]).streams, year=YEAR, workers=1).tables
         good = baseline_of(build_run(twin))
     told = find_anomalies(build_run(ours, evidence.streams, evidence.job), good, model=event_model())
     spots = [item.beats[0].spot for item in (told.turn,) if item]

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Protocol
 
 from bot.diagnosis.event_model import event_model
+from bot.diagnosis.rank_forms import found_streams
 from bot.diagnosis.scan_pool import Tell
 from bot.diagnosis.template_pool import Engine, MinedTables, tables
 from bot.store.healthy_baseline import healthy
 from connectors.base.bundle_layout import BASELINE
-from connectors.bundles.streams import discover
 from kb.anomalies.analyse import RunFindings, find_anomalies
 from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import RunProfile, has_failed
@@ -226,7 +226,7 @@ def _read(
     paths: Sequence[Path], mine: Callable[..., MinedTables], within: Path | None = None, label: str = ""
 ) -> tuple[Baseline | None, tuple[Gap, ...]]:
     roots = [path / "logs" if (path / "logs").is_dir() else path for path in paths]
-    found = discover(roots, within=within)
+    found = found_streams(roots, within=within)
     if not found.streams:
         return None, (Gap("no_baseline", str(paths[0]), "the good run has no logs; nothing was compared with it"),)
     mined = mine(found.streams)

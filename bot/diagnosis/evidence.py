@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bot.diagnosis.rank_forms import found_streams
 from bot.diagnosis.scan_pool import ScanAll, ScanOptions, Tell, scan_all
 from bot.rulebase.loader import Knowledge
 from connectors.base.bundle_layout import PARTS
-from connectors.bundles.streams import discover
 from kb.facts.evidence import Evidence
 from kb.facts.given_job import GivenJob
 from kb.facts.scheduler_state import GIVEN
@@ -39,7 +39,7 @@ def from_bundle(
     job, gaps = read_job(folder)
     job = job if given is None else given.of(job)
     description, odd = read_description(folder)
-    found = discover([folder], bundle=True)
+    found = found_streams([folder], bundle=True)
     refs = tuple(_spoken(ref, description.speakers, folder) for ref in found.streams)
     summaries = scan(knowledge, refs, ScanOptions(_year(job), workers, tell))
     shown = tuple(
@@ -142,7 +142,7 @@ def from_paths(
 
     `root`: a temporary folder that source names omit; `scan`: reads the streams; `given`: what whoever asks knows of the job.
     """
-    found = discover(paths)
+    found = found_streams(paths)
     streams = scan(knowledge, found.streams, ScanOptions(workers=workers, tell=tell))
     job = Job() if given is None else given.of(Job())
     if root is None:

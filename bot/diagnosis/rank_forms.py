@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from connectors.bundles.streams import StreamReader
+from connectors.bundles.streams import DiscoveredStreams, StreamReader, discover
 from kb.model import StreamRef
-from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_own_prefix_of, shared_prefix_of
+from kb.templates.rank_prefixes import (
+    names_several_each,
+    own_prefix_of,
+    rank_prefix_of,
+    shared_own_prefix_of,
+    shared_prefix_of,
+)
 from kb.templates.wrapped_lines import HEAD
 
 MOST_MIXED = 64  # logs of several ranks each whose first lines are examined together
@@ -20,9 +27,11 @@ class SharedForms:
     """How the lines of a job's logs name their ranks, where several logs show it together.
 
     `mixed`: in logs of several ranks; `own`: in logs of one rank; `several`: there are some of the latter, so that none learns a form alone.
+    `journals`: in journals of nodes, which may hold the lines of the job's ranks.
     """
 
     mixed: re.Pattern[bytes] | None = None
+    journals: re.Pattern[bytes] | None = None
     own: re.Pattern[bytes] | None = None
     several: bool = False
 
@@ -40,24 +49,52 @@ def head_of(ref: StreamRef) -> bytes:
     return head
 
 
+def found_streams(paths: Sequence[Path], *, bundle: bool = False, within: Path | None = None) -> DiscoveredStreams:
+    """List the streams under the paths, as `discover` does, without ranks that the lines of the streams contradict."""
+    found = discover(paths, bundle=bundle, within=within)
+    return replace(found, streams=without_node_numbers(found.streams))
+
+
+def without_node_numbers(streams: Sequence[StreamRef]) -> tuple[StreamRef, ...]:
+    """The streams without the ranks by which their files are numbered, if the numbers are those of nodes.
+
+    It is so if the lines of each log name several ranks, none of which another log names.
+    """
+    logs = [ref for ref in streams if ref.group == "logs" and ref.kind == "job" and ref.resource.rank is not None]
+    heads: dict[int, bytes] = {}
+    for number in sorted({ref.resource.rank or 0 for ref in logs})[:MOST_OWN]:
+        heads[number] = b"".join(head_of(ref) for ref in logs if ref.resource.rank == number)
+    if not names_several_each(list(heads.values())):
+        return tuple(streams)
+    ours = {ref.uri for ref in logs}
+    return tuple(replace(ref, resource=replace(ref.resource, rank=None)) if ref.uri in ours else ref for ref in streams)
+
+
 def shared_forms(streams: Sequence[StreamRef]) -> SharedForms:
     """How the lines of several logs name their ranks: one alone shows it only of the first ones, or only if it has lines of many kinds."""
     logs = [ref for ref in streams if ref.group == "logs" and ref.kind == "job"]
     mixed = [ref for ref in logs if ref.resource.rank is None]
     own = [(ref, rank) for ref in logs if (rank := ref.resource.rank) is not None]
     several = len({rank for _, rank in own}) > 1
+    journals = [ref for ref in streams if ref.group == "logs" and ref.kind == "kernel" and ref.resource.rank is None]
     some = own[:: -(-len(own) // MOST_OWN)] if several else []
     return SharedForms(
-        shared_prefix_of([head_of(ref) for ref in mixed]) if 1 < len(mixed) <= MOST_MIXED else None,
+        _shared(mixed),
+        _shared(journals),
         shared_own_prefix_of([(head_of(ref), rank) for ref, rank in some]),
         several,
     )
 
 
+def _shared(logs: Sequence[StreamRef]) -> re.Pattern[bytes] | None:
+    """How the lines of several logs of several ranks name them."""
+    return shared_prefix_of([head_of(ref) for ref in logs]) if 1 < len(logs) <= MOST_MIXED else None
+
+
 def speaker_of(ref: StreamRef, head: bytes, forms: SharedForms) -> re.Pattern[bytes] | None:
     """Return how the lines of a stream name its ranks, or its one rank, if in a form of their own."""
     if ref.kind == "kernel" and ref.resource.rank is None:  # a journal may be that of the job's units
-        return rank_prefix_of(head)
+        return forms.journals or rank_prefix_of(head)
     if ref.kind != "job":
         return None
     if ref.resource.rank is None:

@@ -35,7 +35,8 @@ MOST_STACKS = 40_000
 MOST_FRAMES = 60
 FEWEST_RANKS = 3  # in one stream, to be compared with each other
 MOSTLY = 0.25  # of a stream's lines name a rank; what launchers print at the end names none
-FEWEST_NODES = 4  # to be compared with each other, where their ranks can be
+FEW_UNHEARD = 0.1  # as many of the ranks may write nothing at all
+FEWEST_NODES = 8  # to be compared with each other, where their ranks can be
 
 
 _DIGITS = re.compile(r"(\d+)")
@@ -66,13 +67,14 @@ def build_run(
     voices = []
     tables = [with_global_ranks(table) for table in tables]
     tables = [with_own_ranks(table, job.world_size if job else None) for table in tables]
-    tables = [of_job(table, job.world_size if job else None) for table in tables]
+    tables = of_job(tables, job.world_size if job else None)
     tables = by_number(tables, job.world_size if job else None)
     tables = by_number_in_name(tables, job.world_size if job else None)
     nodes = _compared_nodes(job, tables, uncompared)
     tables = [table for table in tables if table.ref.uri not in uncompared.uris]
     summaries = [item for item in summaries if item.ref.uri not in uncompared.uris]
     shared = ranks_apart(tables, job.world_size if job else None)
+    nodes = (*nodes, *_unheard(tables, shared, job.world_size if job else None))
     tables = by_file(tables)
     refs = {table.ref.uri: table.ref for table in tables}
     summaries = [replace(item, ref=refs.get(item.ref.uri, item.ref)) for item in summaries]
@@ -200,7 +202,7 @@ def _numbered(names: Collection[str]) -> Mapping[str, int]:
 def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) -> frozenset[str]:
     """The streams, by `uri`, that several ranks share and whose lines name them: there the ranks are compared, not the streams.
 
-    A job of `FEWEST_NODES` nodes or more, which are fewer than its ranks, is compared by node: of two or three, none is the odd one.
+    A job of `FEWEST_NODES` nodes or more, which are fewer than its ranks, is compared by node: of a few, none is the odd one.
     Several streams that name the same ranks, fewer than the job has, name those of their own node each: they stay whole. So do
     all if some name ranks, not all of the job, and another, about as long, does not.
     """
@@ -223,6 +225,13 @@ def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) 
         and rest * 2 >= max((table.events for table in tables), default=0)
     )
     return frozenset() if (twice and len(every) != world_size) or lacking else frozenset(found)
+
+
+def _unheard(tables: Sequence[TemplateTable], shared: Collection[str], world_size: int | None) -> list[str]:
+    """The few ranks of the job that write nothing in the logs in which the others do: they may not have started."""
+    named = {rank for table in tables if table.ref.uri in shared for rank in table.endings}
+    lacking = sorted(set(range(world_size or 0)) - named) if named else []
+    return [rank_unit(rank) for rank in lacking] if len(lacking) <= max(1, FEW_UNHEARD * len(named)) else []
 
 
 def _is_mixed(table: TemplateTable) -> bool:

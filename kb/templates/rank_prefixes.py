@@ -1,41 +1,41 @@
 """Learns from the first lines of a stream how each of them names its rank, where no known form does.
 
 Launchers, shells and log shippers put a prefix of their own before the lines of several processes. Whatever its form, one number of it
-takes all values from 0 up, jumps back and forth from line to line, and is before the same kinds of lines for each value. A step, a
-clock or a counter does not. Structured lines (logfmt, the data of syslog lines) carry it under a key, whatever the key is called.
+behaves as ranks do (kb.templates.rank_numbers). Structured lines (logfmt, the data of syslog lines) carry it under a key, whatever the key is called.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice, pairwise, zip_longest
-from statistics import median
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
 
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.timestamps import STAMP
 from kb.templates.masking import fold, rank_in
+from kb.templates.rank_numbers import (
+    COVERED,
+    FEWEST_RANKS,
+    KINDS,
+    KINDS_IN_TURN,
+    LETTERS,
+    PRESENT,
+    PlaceNumbers,
+    agrees,
+    is_rank,
+)
 from kb.templates.structured_lines import message_of
 
 HEAD = 64 * 1024  # bytes of a stream that are examined
 MOST_LINES = 1000
 FEWEST_LINES = 24
-PREFIX = 72  # bytes of a line in which its rank is looked for
+PREFIX = 120  # bytes of a line in which its rank is looked for
 MOST_NUMBERS = 6  # in a prefix
 MOST_PAIRS = 12  # of a structured line
-FEWEST_RANKS = 3
 FEWEST_OWN = 12  # lines of a log of one rank
-COVERED = (
-    0.6  # share of the lines without a known form that have this one; launchers and their reports add lines without it
-)
 ENOUGH = 0.95  # share of the lines that name their rank in a known form, from which on no other is needed
-PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
-BACK = 0.25  # share of the changes from line to line that go down
-BACK_IN_TURN = 0.1  # likewise, where ranks speak in turn, as in logs that were sorted by whole seconds
-KINDS = 3  # of lines that several ranks print
-KINDS_IN_TURN = 6
+RARE = 0.02  # of a field's lines have a prefix of their own, which is then one of its forms
 KEYED = 0.3  # share of the lines that have the key: launchers and tracebacks add lines without it
 KEY_HEAD = 800  # bytes of a line in which a key is looked for: JSON objects may end with it
 
@@ -49,7 +49,6 @@ _BEHIND = re.compile(rb"[^\w\s][^\w\s\[({<\"'/]{0,2}[ \t]?|[ \t]{1,8}[^\w\s]{1,2
 _NAME_BEHIND = re.compile(rb"[\w.-]{1,64}[ \t]{0,2}(?:::|[:|>\]])[ \t]")
 _WORD = re.compile(rb"[\w.-]+")
 _PADDING = re.compile(rb"(?<![\w.-])[ \t]{1,6}$|(?<=[\w.-][ \t])[ \t]{1,6}$")  # numbers may be aligned to the right
-_LETTERS = re.compile(rb"[A-Za-z]{2,}")
 _NAMED = re.compile(rb"[\w.-]*[A-Za-z][\w.-]*")
 _PAIR = re.compile(  # logfmt or JSON; the number may be behind a word: `"pod": "lm-worker-3"`
     rb"(?<![\w.-])(?P<key>[A-Za-z][A-Za-z_]{0,23})(?P<equals>=\"?|\": ?\"?)(?P<name>[^\"\s\\{}:,=]{0,60}(?<![A-Za-z])(?=[A-Za-z])|)(?P<word>(?:[A-Za-z]{1,24}[@/._-]?)?)"
@@ -58,6 +57,7 @@ _PAIR = re.compile(  # logfmt or JSON; the number may be behind a word: `"pod": 
 _SUFFIX = re.compile(
     rb"(?P<before>[(\[<{](?P<word>[A-Za-z][A-Za-z_]{0,23})[ :=#_-]?)(?P<number>\d{1,5})(?P<behind>[)\]>}])[ \t\r]{0,4}$"
 )
+_OPENED = re.compile(rb"[(\[<{][A-Za-z][\w.]{0,23}[ :=#_-]?\Z")  # a bracket, before a number
 _KEY = re.compile(rb"\"[A-Za-z_.]{1,40}\": ?")
 _NOT_GLOBAL = re.compile(
     rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?"
@@ -67,46 +67,6 @@ _ACTOR = re.compile(  # of Ray, by its process id
     rb"(?:\x1b\[[\d;]{1,8}m)?\([A-Za-z_][\w.:]{0,60} pid=(?P<rank>\d{1,10})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)? ?"
 )
 Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
-
-
-@dataclass(slots=True)
-class _Numbers:
-    """The numbers at one place of the prefix, by line the first of them, and what follows them."""
-
-    lines: dict[int, int] = field(default_factory=dict)
-    values: list[int] = field(default_factory=list)
-    kinds: dict[bytes, set[int]] = field(default_factory=lambda: defaultdict(set))
-    beside: dict[int, Counter[bytes]] = field(default_factory=lambda: defaultdict(Counter))  # the words before each
-    within: dict[tuple[int, bytes], Counter[bytes]] = field(default_factory=lambda: defaultdict(Counter))  # by kind
-
-    def add(self, line: int, value: int, behind: bytes, words: bytes | None = None) -> None:
-        """Add the number of a line, by the words that say what kind of line it is. `words`: those before it."""
-        kind = b" ".join(_LETTERS.findall(behind)[:6])
-        self.lines.setdefault(line, value)
-        self.values.append(value)
-        self.kinds[kind].add(value)
-        if words is not None:
-            self.beside[value][words] += 1
-            self.within[value, kind][words] += 1
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether nearly always the same words stand before a number."""
-        return all(max(words.values()) >= PRESENT * words.total() for words in self.beside.values())
-
-    @property
-    def is_global(self) -> bool:
-        """Whether no two nodes seem to count from 0 each: the words before a number are its own, or go with the kind of line.
-
-        A logger and a level go with the kind of line; a node does not.
-        """
-        if self.is_steady:
-            return True
-        again = [words for words in self.within.values() if words.total() > 1]
-        total = sum(words.total() for words in again)
-        return (
-            total >= PRESENT / 2 * len(self.values) and sum(max(words.values()) for words in again) >= PRESENT * total
-        )
 
 
 def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
@@ -126,14 +86,19 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
     key = _key_of(lines, named) if share <= ENOUGH else None
     if key is not None and sum(line.startswith(b'{"') for line in lines) > KEYED * len(lines):
         return key  # of objects
-    found: dict[Form, _Numbers] = defaultdict(_Numbers)
+    found: dict[Form, PlaceNumbers] = defaultdict(PlaceNumbers)
+    fields: dict[Form, PlaceNumbers] = defaultdict(PlaceNumbers)
+    ways: dict[Form, Counter[bytes]] = defaultdict(Counter)
     for index, line in enumerate(map(message_of, lines)):
-        for form, value, words, rest in _numbers(line):
+        for form, value, words, rest, opened in _numbers(line):
             found[form].add(index, value, rest, words)
+            if opened and index not in fields[opened, form[1]].lines:
+                fields[opened, form[1]].add(index, value, rest, words)
+                ways[opened, form[1]][form[0]] += 1
     fitting = [
         form
         for form, numbers in found.items()
-        if _is_rank(numbers, others) and _is_global(numbers) and _agrees(numbers, named)
+        if is_rank(numbers, others) and _is_global(numbers) and agrees(numbers, named)
     ]
     if share > ENOUGH:  # unless the prefix also names a host: it would make templates of each host's own
         fitting = [form for form in fitting if _names_host(found[form])]
@@ -141,9 +106,29 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
         fitting = [form for form in fitting if any(named[line] is None for line in found[form].lines)]
     best = max(fitting, key=lambda form: (len(set(found[form].values)), -len(form[0]), form), default=None)
     learned = None if best is None else _compiled(best)
+    if share <= ENOUGH and (best is None or best[0].endswith(b"w")):
+        several = _field_of(fields, ways, lambda numbers: is_rank(numbers, others) and agrees(numbers, named))
+        learned = several or learned
     if learned is not None and _holds_behind(learned, lines, named):
         return _with_name(learned, lines)
     return key or (_suffix_of(lines, named) if share <= ENOUGH else None)
+
+
+def _field_of(
+    fields: Mapping[Form, PlaceNumbers], ways: Mapping[Form, Counter[bytes]], fits: Callable[[PlaceNumbers], bool]
+) -> re.Pattern[bytes] | None:
+    """The word in brackets that names the rank behind several prefixes: those of a logger, and none before the lines of a traceback."""
+    several: dict[Form, list[bytes]] = {}
+    for field, numbers in fields.items():
+        often = [before for before, lines in ways[field].items() if lines >= max(2, RARE * len(numbers.lines))]
+        word = _WORD.search(field[0])
+        if len(often) > 1 and not (word and _NOT_GLOBAL.fullmatch(word[0].strip(b"._-"))) and fits(numbers):
+            several[field] = often
+    best = max(several, key=lambda field: (len(fields[field].lines), field), default=None)
+    if best is None:
+        return None
+    before = b"|".join(_before(way) for way in sorted(several[best], key=lambda way: (-len(way), way)))
+    return re.compile(b"(?:" + before + b")" + _number_and(best[1]))
 
 
 def shared_prefix_of(heads: Sequence[bytes]) -> re.Pattern[bytes] | None:
@@ -159,6 +144,30 @@ def shared_prefix_of(heads: Sequence[bytes]) -> re.Pattern[bytes] | None:
     named = [ranks for lines in alike if (ranks := _ranks_by(learned, lines))]
     apart = sum(map(len, named)) == len(set().union(*named))
     return learned if apart and len(named) > 1 and all(len(ranks) > 1 for ranks in named) else None
+
+
+def names_several_each(heads: Sequence[bytes]) -> bool:
+    """Whether each of several streams names several of a job's ranks, which no other does: then they are logs of nodes."""
+    alike = [_first_lines(head) for head in heads]
+    if len(heads) < 2 or not all(alike):
+        return False
+    learned = shared_prefix_of(heads)
+    if learned is None:
+        return _are_apart([_known(lines) for lines in alike])
+    return all(len(_ranks_by(learned, lines)) > 1 for lines in alike)
+
+
+def _known(lines: Sequence[bytes]) -> set[int]:
+    """The ranks that most lines name in a known form."""
+    named = [rank for line in lines if (rank := rank_in(line)) is not None]
+    return set(named) if len(named) >= COVERED * len(lines) else set()
+
+
+def _are_apart(named: Sequence[set[int]]) -> bool:
+    """Whether each of several streams names several ranks, which no other does, and all of them those from 0 on."""
+    every = set().union(*named)
+    apart = sum(map(len, named)) == len(every) and all(len(ranks) > 1 for ranks in named)
+    return apart and len(every) >= max(FEWEST_RANKS, PRESENT * (max(every) + 1))
 
 
 def _ranks_by(form: re.Pattern[bytes], lines: Sequence[bytes]) -> set[int]:
@@ -240,16 +249,16 @@ def _own_forms(lines: Sequence[bytes], rank: int) -> Mapping[Form, Counter[bytes
         if not own.search(line, 0, PREFIX):
             continue
         known = -1
-        for form, _, _, rest in _numbers(line, rank):
+        for form, _, _, rest, _ in _numbers(line, rank):
             known = peel(line).end if known < 0 else known
             if len(line) - len(rest) > known and not rest.startswith(b":"):
-                found[form][b" ".join(_LETTERS.findall(rest)[:6])] += 1
+                found[form][b" ".join(LETTERS.findall(rest)[:6])] += 1
     return found
 
 
 def _key_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[bytes] | None:
     """The key under which structured lines carry their rank, alone or after a word that is the same in all (`worker-3`)."""
-    found: dict[tuple[bytes, ...], _Numbers] = defaultdict(_Numbers)
+    found: dict[tuple[bytes, ...], PlaceNumbers] = defaultdict(PlaceNumbers)
     for index, line in enumerate(lines):
         for match in islice(_PAIR.finditer(line, 0, KEY_HEAD), MOST_PAIRS):
             rest = _KEY.sub(b" ", line[: match.start()] + line[match.end() :])
@@ -258,7 +267,7 @@ def _key_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[b
     fitting = [
         key
         for key, numbers in found.items()
-        if not _NOT_GLOBAL.fullmatch(key[0]) and _is_rank(numbers, len(lines), KEYED) and _agrees(numbers, named)
+        if not _NOT_GLOBAL.fullmatch(key[0]) and is_rank(numbers, len(lines), KEYED) and agrees(numbers, named)
     ]
     best = max(fitting, key=lambda key: (len(set(found[key].values)), key), default=None)
     if best is None:
@@ -270,20 +279,20 @@ def _key_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[b
 
 def _suffix_of(lines: Sequence[bytes], named: Sequence[int | None]) -> re.Pattern[bytes] | None:
     """The word in brackets at the end of the lines behind which their rank stands: `(task 3)`."""
-    found: dict[tuple[bytes, bytes], _Numbers] = defaultdict(_Numbers)
+    found: dict[tuple[bytes, bytes], PlaceNumbers] = defaultdict(PlaceNumbers)
     for index, line in enumerate(lines):
         match = _SUFFIX.search(line)
         if match is not None and not _NOT_GLOBAL.fullmatch(match["word"]):
             found[match["before"], match["behind"]].add(index, int(match["number"]), line[: match.start()])
-    fitting = [form for form, numbers in found.items() if _is_rank(numbers, len(lines)) and _agrees(numbers, named)]
+    fitting = [form for form, numbers in found.items() if is_rank(numbers, len(lines)) and agrees(numbers, named)]
     if len(fitting) != 1:
         return None
     before, behind = map(re.escape, fitting[0])
     return re.compile(rb"(?P<key>%s)(?P<rank>0{1,5})%s[ \t\r]{0,4}(?:\n|\Z)" % (before, behind))
 
 
-def _numbers(line: bytes, wanted: int | None = None) -> Iterator[tuple[Form, int, bytes, bytes]]:
-    """The numbers of a prefix by their form, the words before them, and the rest of the line; no part of a time.
+def _numbers(line: bytes, wanted: int | None = None) -> Iterator[tuple[Form, int, bytes, bytes, bytes]]:
+    """The numbers of a prefix by their form, the words before them, the rest of the line, and the bracket with its word; no part of a time.
 
     `wanted`: the value that a number must have.
     """
@@ -291,6 +300,8 @@ def _numbers(line: bytes, wanted: int | None = None) -> Iterator[tuple[Form, int
     taken = stamp.span() if stamp else (0, 0)
     numbers = (item for item in _NUMBER.finditer(line, 0, PREFIX) if not taken[0] <= item.start() < taken[1])
     for match in islice(numbers, MOST_NUMBERS):
+        if line.find(b'{"', 0, match.start()) >= 0:  # within an object, whose keys are read by themselves
+            return
         if wanted is not None and int(match[0]) != wanted:
             continue
         behind = _BEHIND.match(line, match.end())
@@ -298,31 +309,9 @@ def _numbers(line: bytes, wanted: int | None = None) -> Iterator[tuple[Form, int
             before = line[: match.start()]
             words = b" ".join(_NAMED.findall(before[: taken[0]] + before[taken[1] :]))
             form = _WORD.sub(b"w", _PADDING.sub(b"", before)), behind[0]
-            yield (_BLANKS.sub(b" ", form[0]), _BLANKS.sub(b" ", form[1])), int(match[0]), words, line[behind.end() :]
-
-
-def _is_rank(numbers: _Numbers, lines: int, covered: float = COVERED) -> bool:
-    """Whether numbers at one place of the lines behave as ranks do."""
-    count = Counter(numbers.values)
-    highest = max(count)
-    if len(count) < FEWEST_RANKS or len(count) < PRESENT * (highest + 1) or median(count.values()) < 2:
-        return False
-    if len(numbers.lines) < covered * lines:
-        return False
-    changes = [after - before for before, after in pairwise(numbers.values) if after != before]
-    back = sum(change < 0 for change in changes)
-    shared = sum(len(ranks) >= FEWEST_RANKS for ranks in numbers.kinds.values())
-    if not (back >= BACK * len(changes) and shared >= KINDS):
-        often = sum(len(ranks) >= max(FEWEST_RANKS, len(count) / 2) for ranks in numbers.kinds.values())
-        if back < BACK_IN_TURN * len(changes) or often < KINDS_IN_TURN:
-            return False
-    return numbers.is_global
-
-
-def _agrees(numbers: _Numbers, named: Sequence[int | None]) -> bool:
-    """Whether the numbers are the ranks of the lines that name theirs in a known form, too: tracebacks do where nothing else does."""
-    both = [value == rank for line, value in numbers.lines.items() if (rank := named[line]) is not None]
-    return sum(both) >= PRESENT * len(both)
+            spaced = _BLANKS.sub(b" ", form[0]), _BLANKS.sub(b" ", form[1])
+            opened = _OPENED.search(before)
+            yield spaced, int(match[0]), words, line[behind.end() :], opened[0] if opened else b""
 
 
 def _holds_behind(form: re.Pattern[bytes], lines: Sequence[bytes], named: Sequence[int | None]) -> bool:
@@ -335,13 +324,13 @@ def _holds_behind(form: re.Pattern[bytes], lines: Sequence[bytes], named: Sequen
     return sum(both) >= PRESENT * len(both)
 
 
-def _is_global(numbers: _Numbers) -> bool:
+def _is_global(numbers: PlaceNumbers) -> bool:
     """Whether the word before the numbers does not say that each node has its own."""
     words = numbers.beside[0].most_common(1)[0][0] if 0 in numbers.beside else b""
     return not _NOT_GLOBAL.fullmatch(words.rpartition(b" ")[2])
 
 
-def _names_host(numbers: _Numbers) -> bool:
+def _names_host(numbers: PlaceNumbers) -> bool:
     """Whether the words before a rank are the same in its lines and those of some other ranks, but not of all."""
     hosts = {words.most_common(1)[0][0] for words in numbers.beside.values()}
     return numbers.is_steady and 1 < len(hosts) < len(numbers.beside)
@@ -363,13 +352,21 @@ def _with_name(form: re.Pattern[bytes], lines: Sequence[bytes]) -> re.Pattern[by
 
 
 def _compiled(form: Form) -> re.Pattern[bytes]:
-    before, behind = form
+    return re.compile(_before(form[0]) + _number_and(form[1]))
+
+
+def _before(before: bytes) -> bytes:
+    """The expression of what stands before a number."""
     *parts, last = [_spaced(part) for part in before.split(b"w")]
     word, final = rb"[\w.-]{1,64}", rb"[\w.-]{0,63}[A-Za-z_.-]"  # digits next to the number are its own
-    spoken = word.join(parts) + (word if last else final) + last if parts else last
+    return word.join(parts) + (word if last else final) + last if parts else last
+
+
+def _number_and(behind: bytes) -> bytes:
+    """The expression of a rank and what stands behind it."""
     end = behind.rstrip(b" ")
     blank = b"[ \t]" if end and end != behind else b""  # no more: the lines of a traceback are indented
-    return re.compile(spoken + rb"[ \t]{0,6}(?P<rank>0{1,5})" + _spaced(end if blank else behind) + blank)
+    return rb"[ \t]{0,6}(?P<rank>0{1,5})" + _spaced(end if blank else behind) + blank
 
 
 def _spaced(text: bytes) -> bytes:

@@ -7,7 +7,7 @@ journal whose lines are those of the job's ranks is a log of the job.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from kb.templates.table import TemplateTable
@@ -16,6 +16,7 @@ from kb.templates.template import Occurrence, TemplatePlace
 FAR_APART = 8  # times as high as their number, ranks are none
 FEW = 0.25  # share of the ranks that may be none
 FEWEST_RANKS = 3  # of a journal that is a log of the job
+PRESENT = 0.9  # of the job's ranks are named in the journals of its nodes
 MOSTLY = 0.6  # of its lines name a rank
 ALIKE = 0.9  # share of the lines that agree by how much torchrun's number of a process on its node is below its rank
 _LOCAL = re.compile(r"\[default(\d{1,4})\]:")
@@ -83,13 +84,23 @@ def _moved(seen: Occurrence, apart: int) -> Occurrence:
     )
 
 
-def of_job(table: TemplateTable, world_size: int | None = None) -> TemplateTable:
-    """The table as one of the job's logs, if it is a journal in which all of the job's ranks write most of the lines."""
-    spoken = sum(sum(seen.ranks.values()) for seen in table.templates.values())
-    every = len(table.endings) >= FEWEST_RANKS and len(table.endings) == (world_size or max(table.endings) + 1)
-    if table.ref.kind != "kernel" or not every or spoken < MOSTLY * table.events:
-        return table
-    return replace(table, ref=replace(table.ref, kind="job"))
+def of_job(tables: Sequence[TemplateTable], world_size: int | None = None) -> list[TemplateTable]:
+    """The tables; journals in which all of the job's ranks, or those of their node each, write most of the lines are logs of the job."""
+    spoken = {
+        table.ref.uri: table
+        for table in tables
+        if table.ref.kind == "kernel"
+        and table.endings
+        and sum(sum(seen.ranks.values()) for seen in table.templates.values()) >= MOSTLY * table.events
+    }
+    ranks = [rank for table in spoken.values() for rank in table.endings]
+    size = world_size or max(ranks, default=0) + 1
+    enough = PRESENT * size if len(spoken) > 1 else size  # of several nodes, one rank may not have started
+    if len(ranks) < FEWEST_RANKS or len(set(ranks)) < len(ranks) or max(ranks) >= size or len(ranks) < enough:
+        return list(tables)
+    return [
+        replace(table, ref=replace(table.ref, kind="job")) if table.ref.uri in spoken else table for table in tables
+    ]
 
 
 def _without(seen: Occurrence, ranks: frozenset[int]) -> Occurrence:

@@ -45,11 +45,11 @@ class OddNode:
 
 
 def silent(run: RunProfile) -> tuple[OddNode, ...]:
-    """Nodes of the job that left no log, while others did; of a job that is heard by rank, nothing is known of its nodes."""
+    """Nodes of the job that left no log, while others did; of a job that is heard by rank, ranks, as nothing is known of its nodes."""
     heard = run.heard
-    if any(node.startswith(RANK) for node in heard):
-        return ()
     mute = [node for node in run.nodes if node not in heard]
+    if run.ranks:
+        mute = [node for node in mute if node.startswith(RANK)]
     if len(mute) > len(heard):
         return ()
     return tuple(OddNode(node, 0.8 if run.beats else 1.0, "it left no log") for node in sorted(mute))

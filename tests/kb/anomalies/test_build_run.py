@@ -121,18 +121,18 @@ def test_ranks_of_a_shared_log_keep_lines_enough_to_see_a_number_move() -> None:
 
 
 def test_ranks_are_compared_where_their_lines_name_few_nodes() -> None:
-    """Of two nodes, neither is the odd one; of four, one may be."""
+    """Of two nodes, neither is the odd one; of eight, one may be."""
 
     def told(nodes: int) -> frozenset[str]:
         lines = [
             f"n{rank % nodes}:{rank}:{rank} [{rank}] NCCL INFO heartbeat at {step} [rank{rank}]"
             for step in range(5)
-            for rank in range(8)
+            for rank in range(16)
         ]
         return build_run([a_shared_log(*lines)]).heard
 
-    assert told(2) == {f"rank {rank}" for rank in range(8)}
-    assert told(4) == {"train.log"}
+    assert told(2) == told(4) == {f"rank {rank}" for rank in range(16)}
+    assert told(8) == {"train.log"}
 
 
 def test_numbered_files_of_one_process_each_are_ranks() -> None:

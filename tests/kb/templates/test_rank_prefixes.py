@@ -6,9 +6,11 @@ from random import Random
 
 import pytest
 
+from bot.diagnosis.rank_forms import found_streams
 from bot.diagnosis.template_pool import tables
 from connectors.bundles.streams import discover
 from kb.anomalies.build_run import build_run
+from kb.anomalies.nodes.peers import silent
 from kb.model import Job
 from kb.templates.masking import LineKind, fold, shape_of
 from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of, shared_own_prefix_of, shared_prefix_of
@@ -322,3 +324,60 @@ def test_lines_that_continue_another_name_no_rank() -> None:
         b"\n", b"\n    loss: 2.0\n    rows: 17\n    took: 0.2\n"
     )
     assert rank_prefix_of(told) is not None
+
+
+def nodes_of(form: str, nodes: int = 4, each: int = 4, lines: int = 240, behind: str = "") -> list[bytes]:
+    """The logs of nodes, whose lines name ranks of the whole job; every fifth one is of another kind, with another prefix (`behind`)."""
+    chance, told = Random(9), []
+    for node in range(nodes):
+        mine = []
+        for number in range(lines):
+            rank = node * each + chance.randrange(each)
+            other = behind and number % 5 == 4
+            prefix, texts = (behind, ("StoneError: it stands", "chips of {n} g")) if other else (form, TEXTS)
+            text = chance.choice(texts).format(n=number)
+            mine.append(prefix.format(rank=rank, node=f"mill{'abcdefgh'[node]}", second=number % 60) + text)
+        told.append("\n".join([*mine, ""]).encode())
+    return told
+
+
+PLACE = "{node}: [2026-03-01 10:00:{second:02d},250] [INFO] [grindstones.py:120:lower_the_upper_stone] [m{rank}] "
+
+
+@pytest.mark.parametrize(
+    ("form", "behind"), [(PLACE, PLACE), ("2026-03-01 10:00:{second:02d} INFO  [mill-{rank}] ", "[mill-{rank}] ")]
+)
+def test_numbers_of_files_are_nodes_if_their_lines_name_several_ranks_each(form: str, behind: str, tmp_path) -> None:
+    """Both where the rank stands far behind, and where it stands behind two prefixes."""
+    for node, log in enumerate(nodes_of(form, behind=behind)):
+        (tmp_path / f"hall-n{node}.log").write_bytes(log)
+    found = found_streams([tmp_path]).streams
+    assert all(ref.resource.rank is None for ref in found)
+    run = build_run(tables(found, year=2026, workers=1).tables, job=Job(world_size=16))
+    assert run.heard == {f"rank {rank}" for rank in range(16)}
+    assert all(len(event.nodes) > 12 for event in run.events.values())
+
+
+def test_numbers_of_files_are_ranks_if_their_lines_name_no_others(tmp_path) -> None:
+    """Those that name none, and those that name each its own."""
+    for rank in range(4):
+        (tmp_path / f"hall-n{rank}.log").write_bytes(nodes_of(f"<m{rank}> ", 1)[0])
+    assert [ref.resource.rank for ref in found_streams([tmp_path]).streams] == [0, 1, 2, 3]
+
+
+def test_an_object_behind_a_time_is_no_prefix() -> None:
+    """Its keys tell which event a line is of."""
+    form = '2026-03-01T10:00:{second:02d}Z {{"event": "turn", "member": {rank}, "n": 3}} '
+    assert rank_prefix_of(a_log(form)) is None or b"key" in rank_prefix_of(a_log(form)).pattern
+
+
+def test_journals_of_nodes_are_logs_of_the_job_though_a_rank_did_not_start(tmp_path) -> None:
+    """All of them together name the job's ranks; the one that is missing left no line."""
+    form = "Mar 01 10:00:{second:02d} {node} mill[7]: lvl=info stone={rank} msg="
+    for node, log in zip("abcd", nodes_of(form), strict=True):
+        kept = [line for line in log.split(b"\n") if b"stone=13 " not in line]
+        (tmp_path / f"mill{node}.syslog").write_bytes(b"\n".join(kept))
+    mined = tables(found_streams([tmp_path]).streams, year=2026, workers=1).tables
+    run = build_run(mined, job=Job(world_size=16))
+    assert run.ranks == {f"rank {rank}" for rank in range(16) if rank != 13}
+    assert [odd.node for odd in silent(run)] == ["rank 13"]
