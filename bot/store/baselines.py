@@ -38,7 +38,8 @@ _CHANGING = re.compile(
 class _StoredBaseline(msgspec.Struct, frozen=True):
     """A baseline as stored: the words of each event, its line count, node count, and most lines on one node.
 
-    `apart`: the words of lines in which one rank differs; `steps`: the words of what counts steps, and which of its numbers does.
+    `apart`: the words of lines in which one rank differs; `steps`: the words of what counts steps, and which of its numbers does; `interludes`: the
+    words of each line of an evaluation or a save, and what is under way after it.
     """
 
     events: list[tuple[str, int, int, int]]
@@ -48,6 +49,7 @@ class _StoredBaseline(msgspec.Struct, frozen=True):
     settings: dict[str, str]
     apart: list[str] = []
     steps: list[tuple[str, int]] = []
+    interludes: list[tuple[str, str]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,8 @@ def packed(good: Baseline) -> bytes:
     settings = {name: redact(value) for name, value in (good.settings or {}).items()}
     apart = sorted(" ".join(words) for words in good.apart)[:MOST_EVENTS]
     steps = [(" ".join(words), at) for words, at in sorted(good.steps.items())][:MOST_EVENTS]
-    return msgspec.json.encode(_StoredBaseline(events, good.nodes, good.lines, order, settings, apart, steps))
+    between = [(" ".join(words), stage) for words, stage in sorted(good.interludes.items())][:MOST_EVENTS]
+    return msgspec.json.encode(_StoredBaseline(events, good.nodes, good.lines, order, settings, apart, steps, between))
 
 
 def unpacked(data: bytes, label: str = "") -> Baseline:
@@ -191,6 +194,7 @@ def unpacked(data: bytes, label: str = "") -> Baseline:
     counts = {key: (lines, nodes, most) for key, (_, lines, nodes, most) in zip(keys, kept.events, strict=True)}
     order, apart = (keys[index] for index in kept.order), (tuple(words.split()) for words in kept.apart)
     steps = {tuple(words.split()): at for words, at in kept.steps}
+    between = {tuple(words.split()): stage for words, stage in kept.interludes}
     return Baseline(
-        counts, kept.nodes, kept.lines, label, tuple(order), kept.settings, apart=frozenset(apart), steps=steps
+        counts, kept.nodes, kept.lines, label, tuple(order), kept.settings, "", frozenset(apart), steps, between
     )

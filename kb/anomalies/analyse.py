@@ -54,6 +54,7 @@ from kb.anomalies.time.change_step import (
     step_named,
     step_of,
 )
+from kb.anomalies.time.interludes import interlude_at, interludes
 from kb.anomalies.time.repeating import RepeatingSteps, repeating_steps
 from kb.anomalies.time.run_end import RunEnding
 from kb.anomalies.time.stack_stage import stage_in_stacks
@@ -203,7 +204,7 @@ def find_anomalies(
         named_nodes(drifted, run.names),
         named_nodes(nodes, run.names),
         shared_places([node.node for node in nodes], topology or {}),
-        _stage(seen, events),
+        _stage(seen, events, good.interludes if good else {}),
         _step(seen, events, drifted, dissent),
         changed(run, good) if good else (),
         differing_settings(run),
@@ -375,7 +376,7 @@ def _speakers(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ..
     return (OddNode(who, events[0].score, why, (events[0].event.id,)),) if who else ()
 
 
-def _stage(seen: RunView, events: Sequence[RankedEvent]) -> str:
+def _stage(seen: RunView, events: Sequence[RankedEvent], known: Mapping[tuple[str, ...], str]) -> str:
     """The stage in which it turned; a run that changed at some step was iterating."""
     if seen.turned:
         return "iterating"
@@ -387,5 +388,8 @@ def _stage(seen: RunView, events: Sequence[RankedEvent]) -> str:
     text = f"{events[0].event.text} {spot.text}" if spot and events[0].raised else ""
     waited = stage_in_stacks(seen.run, seen.course, spot, seen.off)
     stage = waited or stage_at(seen.run, seen.course, when, seen.off, spot=spot, text=text)
+    if stage == "iterating" and seen.course.beats:
+        steps = seen.run.counted or seen.run.beats
+        stage = interlude_at(seen.run, steps, {**interludes(seen.run, steps), **known}, spot) or stage
     before = not seen.course.beats and stage == "launch"
     return (stage_named(text, LOADS) if before else None) or stage

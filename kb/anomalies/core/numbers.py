@@ -9,7 +9,7 @@ from kb.anomalies.core.stamps import STAMPS
 _TIMED_BY_NAME = re.compile(
     r"(?i)(?:^|[^a-z])(?:m?s|u?sec|secs|seconds|time|took|dur(?:ation)?|latency|elapsed|wait(?:ed|ing)?)[^a-z0-9]{0,4}$"
 )
-_TIMED_BY_UNIT = re.compile(r" ?(?:s|ms|us|secs?|seconds|min|minutes)\b(?!/)")
+_TIMED_BY_UNIT = re.compile(r" ?(?:s|ms|us|secs?|seconds|min|minutes)\b(?![/=:])")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\d)")
 
 

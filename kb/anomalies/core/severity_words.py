@@ -214,7 +214,7 @@ def skeleton(text: str) -> tuple[str, ...]:
 _STAGE_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("saving", lazy_compile(r"(?i)\bsav(?:e|ing)_?\w*checkpoint|save_(?:state|pretrained|model)|inline_container|while saving|async_save|dist_checkpointing.*sav")),
     ("checkpoint_load", lazy_compile(r"(?i)load_\w*checkpoint|loading (?:the )?checkpoint|load_state_dict|resume from|size mismatch for|unpickl")),
-    ("evaluating", lazy_compile(r"(?i)\bevaluat\w*|\beval_\w+|_eval\b|\bvalidat(?:e|ion)\b|eval(?:uation)? (?:loop|step|split)")),
+    ("evaluating", lazy_compile(r"(?i)\bevaluat\w*|\beval_\w+|_eval\b|\bvalidat(?:e|ion)\b|eval(?:uation)? (?:loop|step|split)|\bheld[- _]?out\b")),
     ("data_load", lazy_compile(r"(?i)\btokeni[sz]er|\bdatasets?\b|\bdata (?:folder|path|file|prefix)|\bvocab|index(?:ed)? ?map|\.idx\b|shards?\b")),
     ("init", lazy_compile(r"(?i)init_process_group|\bnccl\b|processgroup|communicator|parallel (?:size|state)|\btp=|world[_ ]size|cuda driver|undefined symbol|importerror|modulenotfound")),
     ("launch", lazy_compile(r"(?i)rendezvous|\bstore\b|c10d|tcpstore|\bport\b|image|registry|container|prolog|torchrun|elastic|hostname|nodes have joined|gai ?error|socket")),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from kb.anomalies.core.run import RANK, LineRef, StepLine
 from kb.model import OWN, RESIZED, ProgressPoint, StreamRef
@@ -16,7 +18,9 @@ MOST_ANCHORS = 16  # of a stream
 def beats(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:
     """The step lines: of too many those of the source that shows the job's course, and the first and last few of each other one."""
     jobs = [summary for summary in summaries if summary.ref.kind == "job"]
-    points = {summary.ref.uri: [item for item in summary.series.points if _is_step(item)] for summary in jobs}
+    points = {
+        summary.ref.uri: over_epochs([item for item in summary.series.points if _is_step(item)]) for summary in jobs
+    }
     few = sum(map(len, points.values())) <= MOST_BEATS
     each = max(FEWEST_BEATS, MOST_BEATS // max(1, len(points)))
     best = None if few else max(points, key=lambda uri: _course(points[uri]))
@@ -27,6 +31,34 @@ def beats(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[
             own = [*own[: each // 4], *own[-(each - each // 4) :]]
         found += [_step_line(summary.ref, point, shared) for point in own]
     return tuple(found)
+
+
+def over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
+    """The points with steps of the whole run, where a bar counts those of each epoch anew and names the epoch."""
+    found = list(points)
+    own = [point for point in points if not point.validation]
+    totals = {point.total for point in own}
+    if len(totals) != 1 or not all(map(_is_in_epoch, own)):
+        return found
+    epochs = [int(point.epoch or 0) for point in own]
+    each = next(iter(totals)) or 0
+    anew = [
+        (before, after)
+        for before, after in pairwise(own)
+        if (after.step or 0) < (before.step or 0) and after.epoch != before.epoch
+    ]
+    first = epochs[0]
+    rises = all(after >= before for before, after in pairwise(epochs)) and first in (0, 1) and len(set(epochs)) > 1
+    if not rises or len(anew) != len(set(epochs)) - 1 or any((point.step or 0) > each for point in own):
+        return found
+    return [
+        point if point.validation else replace(point, step=(point.step or 0) + (int(point.epoch or 0) - first) * each)
+        for point in found
+    ]
+
+
+def _is_in_epoch(point: ProgressPoint) -> bool:
+    return point.epoch is not None and point.epoch.is_integer() and point.step is not None and bool(point.total)
 
 
 def losses(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:

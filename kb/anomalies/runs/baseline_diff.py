@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from kb.anomalies.core.dissent import lines_apart
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_ignored, is_raised, skeleton
-from kb.anomalies.time.repeating import step_forms
+from kb.anomalies.time.interludes import interludes
+from kb.anomalies.time.repeating import repeating_steps, step_forms
 
 ALIKE = 0.8  # share of words that two events must have in common to match
 SPARSE = 3  # fewer words than that must be equal
@@ -50,7 +51,8 @@ class Baseline:
     """What a comparison needs of one good run or several: by the words of each event its lines, nodes and largest count on a node.
 
     `apart`: by their words the lines in which one rank differs; `failed`: the line with which it seems to have failed as well; what was printed from there on is not among its events.
-    `steps`: by its words what counts its steps, and which of its numbers does.
+    `steps`: by its words what counts its steps, and which of its numbers does; `interludes`: by the words of each line of an
+    evaluation or a save what is under way after it.
     """
 
     counts: Mapping[tuple[str, ...], tuple[int, int, int]]
@@ -62,6 +64,7 @@ class Baseline:
     failed: str = ""
     apart: frozenset[tuple[str, ...]] = frozenset()
     steps: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    interludes: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -83,7 +86,7 @@ def baseline_of(run: RunProfile, label: str = "") -> Baseline:
     order = keys_in_order(run)
     return Baseline(
         counts, max(1, len(run.heard)), sum(voice.lines for voice in run.voices), label, order, run.settings, failed,
-        lines_apart(run), step_forms(run),
+        lines_apart(run), step_forms(run), interludes(run, run.beats or repeating_steps(run).counted),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ MOST_SHARING = 16  # speakers of one log that print the same number each
 ROUND = 5  # a count by multiples of this, as of every tenth step, is of steps; one by 1 behind it counts these lines
 HIGHEST = 10_000_000  # greater numbers are times, sizes and identities
 _LOSS = re.compile(rf"(?i)(?<![^\W_])(?:loss|{words.LOSS})(?![^\W_])")
-_UNIT = re.compile(r" ?(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|%|fps)\b(?!/)|%")
+_UNIT = re.compile(r" ?(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|%|fps)\b(?![/=:])|%")
 _TOTAL = re.compile(r" ?(?:/|of|out of) ?(\d+)\b")
 Rows = tuple[tuple[StepLine, ...], ...]
 

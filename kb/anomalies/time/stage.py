@@ -38,7 +38,7 @@ _TROUBLE = frozenset({"warning", "error", "critical"})
 # The field's words for what is done in a stage; lines that warn or report failures are left out.
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("saving", re.compile(r"(?i)\bsaving\b|\bsav(?:e|es|ed|ing)\b.{0,60}\b(?:check ?point|ckpt|model|state|weights|step)|(?:check ?point|ckpt)\w*\b.{0,80}\b(?:sav(?:e|ed|ing)|begins?|began|start(?:s|ed|ing)?|commit(?:s|ted|ting)?|written|writing|wrote|flush\w*|ready|complete|done)\b|save[-_]check ?point|\bshard\b.{0,40}\bwritten\b")),
-    ("evaluating", re.compile(r"(?i)\b(?:evaluat(?:e|es|ed|ing|ion)|validat(?:e|es|ed|ing|ion)|eval)\b|\beval_\w+|\bperplexity\b")),
+    ("evaluating", re.compile(r"(?i)\b(?:evaluat(?:e|es|ed|ing|ion)|validat(?:e|es|ed|ing|ion)|eval)\b|\beval_\w+|\bperplexity\b|\bheld[- _]?out\b")),
     ("checkpoint_load", re.compile(r"(?i)\b(?:load(?:s|ed|ing)?|restor(?:e|es|ed|ing)|resum(?:e|es|ed|ing))\b.{0,60}\b(?:check ?point|ckpt|weights|shards?|states?)|(?:check ?point|ckpt|weights|shard|state)\w*\b.{0,60}\b(?:load(?:s|ed|ing)?|restor(?:e|es|ed|ing))\b|\brestore:")),
     ("data_load", re.compile(r"(?i)\b(?:building|opening|loading|load|found|preparing|indexing|takes|time to load|tokeni[sz]ed)\b.{0,60}\b(?:data ?sets?|data ?loaders?|shards?|indexe?d?|corpus|cache)\b|\bdata ?(?:set|loader)s?\b.{0,40}\b(?:built|ready|found|loaded|opened)\b")),
     ("init", re.compile(r"(?i)\bNCCL INFO\b|\bHCCL\b.*\b(?:init|comm)\w*\b.*\bsuccess|\bprocess group\b|\bcommunicator\b|\bworld[_ ]size\b|\bdevice mesh\b|\bparallel (?:size|state|rank)|\bparameters? (?:on|:|=)|\bnumber of (?:trainable )?parameters|\bpartition count\b|\bDistributed environment\b|\binitiali[sz](?:e|ed|ing)\b")),

@@ -32,6 +32,7 @@ GOOD = Baseline(
     (("done",),),
     {"lr": "1e-4"},
     steps={("loss", "is", "fine"): 1},
+    interludes={("wine", "racked"): "saving", ("wine", "tasted"): ""},
 )
 
 

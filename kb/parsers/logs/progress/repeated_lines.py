@@ -19,7 +19,7 @@ SEVERAL = 3  # lines of each count
 LEAST_STRIDE = 5  # of counts whose lines in between were not kept
 MOST_NUMBERS = 12  # of a line
 LONGEST = 400  # characters of a line that are read
-_UNIT = r"(?! ?(?:(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|fps)\b(?!/)|%|°))"
+_UNIT = r"(?! ?(?:(?:s|ms|us|sec|secs|seconds|min|minutes|h|[KMGT]i?B|[kMG]|bytes|B|fps)\b(?![/=:])|%|°))"
 _COUNT = lazy_compile(  # without a process id in brackets, and without a launcher's number of the rank before the line
     r"(?<![\w.:,/+-])(?!(?<=\[)\d{1,7}\]|(?<!.)\d{1,7}:)(\d{1,7})(?!\w|[.:,]\d| ?\()(?: ?(?:/|of=?|out of) ?(\d{1,7})(?![\w.]))?"
     + _UNIT
