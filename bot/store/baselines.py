@@ -39,7 +39,8 @@ class _StoredBaseline(msgspec.Struct, frozen=True):
     """A baseline as stored: the words of each event, its line count, node count, and most lines on one node.
 
     `apart`: the words of lines in which one rank differs; `steps`: the words of what counts steps, and which of its numbers does; `interludes`: the
-    words of each line of an evaluation or a save, and what is under way after it.
+    words of each line of an evaluation or a save, and what is under way after it;
+    `moving`: as `steps`, the numbers that move on one rank only.
     """
 
     events: list[tuple[str, int, int, int]]
@@ -50,6 +51,7 @@ class _StoredBaseline(msgspec.Struct, frozen=True):
     apart: list[str] = []
     steps: list[tuple[str, int]] = []
     interludes: list[tuple[str, str]] = []
+    moving: list[tuple[str, int]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,9 @@ def packed(good: Baseline) -> bytes:
     apart = sorted(" ".join(words) for words in good.apart)[:MOST_EVENTS]
     steps = [(" ".join(words), at) for words, at in sorted(good.steps.items())][:MOST_EVENTS]
     between = [(" ".join(words), stage) for words, stage in sorted(good.interludes.items())][:MOST_EVENTS]
-    return msgspec.json.encode(_StoredBaseline(events, good.nodes, good.lines, order, settings, apart, steps, between))
+    moving = [(" ".join(words), at) for words, at in sorted(good.moving)][:MOST_EVENTS]
+    stored = _StoredBaseline(events, good.nodes, good.lines, order, settings, apart, steps, between, moving)
+    return msgspec.json.encode(stored)
 
 
 def unpacked(data: bytes, label: str = "") -> Baseline:
@@ -195,6 +199,17 @@ def unpacked(data: bytes, label: str = "") -> Baseline:
     order, apart = (keys[index] for index in kept.order), (tuple(words.split()) for words in kept.apart)
     steps = {tuple(words.split()): at for words, at in kept.steps}
     between = {tuple(words.split()): stage for words, stage in kept.interludes}
+    moving = frozenset((tuple(words.split()), at) for words, at in kept.moving)
     return Baseline(
-        counts, kept.nodes, kept.lines, label, tuple(order), kept.settings, "", frozenset(apart), steps, between
+        counts,
+        kept.nodes,
+        kept.lines,
+        label,
+        tuple(order),
+        kept.settings,
+        "",
+        frozenset(apart),
+        steps,
+        between,
+        moving,
     )

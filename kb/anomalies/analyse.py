@@ -175,7 +175,11 @@ def find_anomalies(
         said.append(_unfiltered(seen, pool))
     run, off, turned, ending = seen.run, seen.off, seen.turned, seen.ending
     new = new_lines(run.events.values(), seen.fresh) if good else ()
-    moved = drifting(run) if ending.well and not turned and run.state.upper() == RUNNING and good is not None else ()
+    moved = (
+        drifting(run, good.moving)
+        if ending.well and not turned and run.state.upper() == RUNNING and good is not None
+        else ()
+    )
     if ending.well and not turned and not moved:
         apart = changed(run, good) if good else ()
         return RunFindings(said=tuple(said), changed=apart, compared_with=_peers(run, good, pool), new=new)
@@ -219,7 +223,11 @@ def _odd_ranks(
     seen: RunView, good: Baseline | None, events: Sequence[RankedEvent]
 ) -> tuple[tuple[OddNode, ...], tuple[OddNode, ...], tuple[OddNode, ...]]:
     """Nodes that lack something, ranks with a number that moved or a value that differs, and the last of these alone."""
-    moved = tuple(odd for odd in drifting(seen.run) if odd.spot is None or not reports_end(odd.spot.text))
+    moved = tuple(
+        odd
+        for odd in drifting(seen.run, good.moving if good else ())
+        if odd.spot is None or not reports_end(odd.spot.text)
+    )
     still, drifted = _as_one(_still(seen, events), moved)
     found = dissenting(seen.run, good.apart if good else None)
     if found is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import nlargest
 from itertools import pairwise
 from operator import itemgetter
@@ -17,7 +18,7 @@ from statistics import median
 
 from kb.anomalies.core.numbers import numbers_in
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
-from kb.anomalies.core.severity_words import is_body, is_consequence
+from kb.anomalies.core.severity_words import is_body, is_consequence, skeleton
 from kb.anomalies.nodes.peers import OddNode
 
 FEWEST_NODES = 4
@@ -31,27 +32,39 @@ KEPT = 6  # last lines that follow each other
 NOISY = 3.0  # times as much as a number varies from line to line
 STANDS = 0.6  # score of a number that stands
 MOST = 1
+NumberPlace = tuple[tuple[str, ...], int]  # the words of a line, and which of its numbers
 _WAITS = re.compile(r"(?i)(?<![a-z])(?:wait(?:ed|ing|s)?|idle|stalled)(?![a-z])")
 
 
-def drifting(run: RunProfile) -> tuple[OddNode, ...]:
+def drifting(run: RunProfile, usual: Collection[NumberPlace] = ()) -> tuple[OddNode, ...]:
     """Nodes with a number that changed as on no other node, each with the line from which on it has, the largest change first.
 
-    Who waits longer than before waits for another, whose own number comes first.
+    Who waits longer than before waits for another, whose own number comes first. `usual`: the numbers that move on
+    one rank of a good run as well, by the words and the place.
     """
-    nodes = run.ranks
     best: dict[str, OddNode] = {}
-    for event in sorted(run.events.values(), key=lambda item: item.id):
-        if (
-            len(event.nodes.keys() & nodes) < max(FEWEST_NODES, USUAL * len(run.peers(event.nodes)))
-            or is_consequence(event.text)
-            or is_body(event.text)
-        ):
-            continue
+    for event in _common(run):
+        words = skeleton(event.text)
         for odd in _of_event(event):
-            if odd.node not in best or _order(odd) < _order(best[odd.node]):
+            if (words, odd.place) not in usual and (odd.node not in best or _order(odd) < _order(best[odd.node])):
                 best[odd.node] = odd
     return tuple(sorted(best.values(), key=_order)[:MOST])
+
+
+def numbers_moving(run: RunProfile) -> frozenset[NumberPlace]:
+    """The numbers that move on one rank of a good run only, as that of a rank with a role of its own."""
+    return frozenset(
+        (skeleton(event.text), odd.place) for event in _common(run) for odd in _of_event(event) if odd.place is not None
+    )
+
+
+def _common(run: RunProfile) -> Iterator[RunEvent]:
+    """Yield the events that nearly all ranks print."""
+    nodes = run.ranks
+    for event in sorted(run.events.values(), key=lambda item: item.id):
+        few = len(event.nodes.keys() & nodes) < max(FEWEST_NODES, USUAL * len(run.peers(event.nodes)))
+        if not few and not is_consequence(event.text) and not is_body(event.text):
+            yield event
 
 
 def _order(odd: OddNode) -> tuple[bool, float, str]:
@@ -93,8 +106,7 @@ def _of_event(event: RunEvent) -> list[OddNode]:
             behind = abs(moved[node]) < abs(usual)  # it printed no more of them, while the others went on
             begun = spots[-1] if behind else _begun(values[node], spots, first[node], last[node])
             found.append(OddNode(node, score, why, (event.id,), begun, begun.time, place))
-        found += _standing(event, values)
-        found += _turned(event, values)
+        found += [replace(odd, place=place) for odd in (*_standing(event, values), *_turned(event, values))]
     return found
 
 

@@ -16,7 +16,6 @@ from kb.anomalies.core.severity_words import by_signal, is_raised
 from kb.anomalies.core.stamps import STAMPS
 from kb.anomalies.nodes.mentions import NodeNames
 from kb.anomalies.nodes.peers import OddNode
-from kb.anomalies.runs.baseline_diff import NEW
 
 FEWEST_MEMBERS = 3  # of a table
 ALL_BUT_FEW = 0.7  # share of the ranks that a table names
@@ -37,7 +36,7 @@ ENDED_WELL, STOPPED = (0,), (15, -15, 143)  # a launcher stops the others, too
 _INTEGER = re.compile(r"(?<![\d.])-?\d{1,5}(?![\d.]*\d)")
 
 
-def of_launchers(run: RunProfile, fresh: Mapping[str, float], new: float = NEW) -> frozenset[str]:
+def of_launchers(run: RunProfile, fresh: Mapping[str, float], new: float) -> frozenset[str]:
     """The events in which launchers report the end of members, and those that follow in the same log.
 
     `fresh`: by event, 0 to 1, how little the good run has of it; from `new` on it is new.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from kb.anomalies.core.dissent import lines_apart
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_ignored, is_raised, skeleton
+from kb.anomalies.nodes.drifts import NumberPlace, numbers_moving
 from kb.anomalies.time.interludes import interludes
 from kb.anomalies.time.repeating import repeating_steps, step_forms
 
@@ -52,7 +53,7 @@ class Baseline:
 
     `apart`: by their words the lines in which one rank differs; `failed`: the line with which it seems to have failed as well; what was printed from there on is not among its events.
     `steps`: by its words what counts its steps, and which of its numbers does; `interludes`: by the words of each line of an
-    evaluation or a save what is under way after it.
+    evaluation or a save what is under way after it; `moving`: as `steps`, the numbers that move on one rank only.
     """
 
     counts: Mapping[tuple[str, ...], tuple[int, int, int]]
@@ -65,6 +66,7 @@ class Baseline:
     apart: frozenset[tuple[str, ...]] = frozenset()
     steps: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     interludes: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    moving: frozenset[NumberPlace] = frozenset()
 
     @property
     def empty(self) -> bool:
@@ -87,6 +89,7 @@ def baseline_of(run: RunProfile, label: str = "") -> Baseline:
     return Baseline(
         counts, max(1, len(run.heard)), sum(voice.lines for voice in run.voices), label, order, run.settings, failed,
         lines_apart(run), step_forms(run), interludes(run, run.beats or repeating_steps(run).counted),
+        numbers_moving(run),
     )  # fmt: skip
 
 
@@ -171,6 +174,7 @@ def pooled(runs: Sequence[Baseline], label: str = "") -> Baseline:
         best.settings if best else None,
         next((run.failed for run in runs if run.failed), ""),
         frozenset[tuple[str, ...]]().union(*(run.apart for run in runs)),
+        moving=frozenset[NumberPlace]().union(*(run.moving for run in runs)),
     )
 
 

@@ -33,14 +33,14 @@ def test_a_report_of_an_end_and_what_follows_it_are_the_launchers() -> None:
         ("ended", "gang: seat 3 left with status 7"),
         ("again", "gang: starting all seats once more"),
     )
-    assert of_launchers(run, {"no beat": 1.0, "ended": 1.0, "again": 1.0}) == {"ended", "again"}
-    assert of_launchers(run, {"no beat": 1.0, "ended": 0.0, "again": 1.0}) == frozenset()  # a good run has it
+    assert of_launchers(run, {"no beat": 1.0, "ended": 1.0, "again": 1.0}, 1.0) == {"ended", "again"}
+    assert of_launchers(run, {"no beat": 1.0, "ended": 0.0, "again": 1.0}, 1.0) == frozenset()  # a good run has it
 
 
 def test_a_table_with_a_line_for_each_rank_needs_no_words() -> None:
     """Whatever it is called."""
-    assert of_launchers(a_run(*a_table(1, 1, 1, 1, 9, 1)), {"r<*>=<*>": 1.0}) == {"r<*>=<*>"}
-    assert of_launchers(a_run(*a_table(1, 1)), {"r<*>=<*>": 1.0}) == frozenset()
+    assert of_launchers(a_run(*a_table(1, 1, 1, 1, 9, 1)), {"r<*>=<*>": 1.0}, 1.0) == {"r<*>=<*>"}
+    assert of_launchers(a_run(*a_table(1, 1)), {"r<*>=<*>": 1.0}, 1.0) == frozenset()
 
 
 def test_the_one_rank_with_another_status_stands_out() -> None:
