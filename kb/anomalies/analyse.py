@@ -5,18 +5,16 @@ Without a good run the first comparison is skipped and the later ones work on ev
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
-from kb.anomalies.core.numbers import is_duration
-from kb.anomalies.core.run import RANK, LineRef, RunProfile, StepLine
-from kb.anomalies.core.severity_words import by_signal, is_body, is_raised, stage_named
+from kb.anomalies.core.run import LineRef, RunProfile, StepLine
+from kb.anomalies.core.severity_words import by_signal, is_body, is_raised
 from kb.anomalies.events.aftermath import without_aftermath
-from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
+from kb.anomalies.events.features import EventMeasurer
 from kb.anomalies.events.introductions import with_introductions
 from kb.anomalies.events.lead_up import before_odd, with_lead_up
 from kb.anomalies.events.model import EventModel
@@ -31,6 +29,7 @@ from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_
 from kb.anomalies.nodes.speakers import speaker
 from kb.anomalies.nodes.suspects import suspects
 from kb.anomalies.nodes.turning_point import TurningPoint
+from kb.anomalies.run_view import ENDED_ITSELF, STALLED, RunView
 from kb.anomalies.runs.baseline_diff import (
     NEW,
     Baseline,
@@ -46,19 +45,12 @@ from kb.anomalies.runs.baseline_diff import (
 from kb.anomalies.runs.new_lines import new_lines
 from kb.anomalies.time.change_step import (
     StepChange,
-    StepCourse,
     changes,
     course_of,
     is_stalled,
-    step_at,
-    step_named,
-    step_of,
 )
-from kb.anomalies.time.interludes import interlude_at, interludes
-from kb.anomalies.time.repeating import RepeatingSteps, repeating_steps
-from kb.anomalies.time.run_end import RunEnding
-from kb.anomalies.time.stack_stage import stage_in_stacks
-from kb.anomalies.time.stage import stage_at
+from kb.anomalies.time.repeating import RepeatingSteps, finer_steps, repeating_steps
+from kb.anomalies.turn import stage_of_turn, step_of_turn
 from kb.report import Indicator
 
 MOST_LINES = 5  # that stand out, of all kinds together
@@ -66,9 +58,6 @@ DISSENT = 0.8  # score of a rank whose value differs from all others'
 LITTLE = 20.0  # seconds that slower steps of a run that ended well may cost
 MUCH = 2.5  # times as long a step takes that is told all the same
 RUNNING = "RUNNING"
-STALLED = "TIMEOUT"  # the state of a run that hangs
-LOADS = ("checkpoint_load", "data_load")  # what an exception before the first step may say that it was doing
-ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +83,6 @@ class RunFindings:
     new: tuple[Indicator, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunView:
-    """A run prepared for the comparisons: its clocks aligned, its steps, where it turned, its events measured."""
-
-    run: RunProfile
-    off: Mapping[str, float]
-    course: StepCourse
-    turned: tuple[StepChange, ...]
-    ending: RunEnding
-    measured: tuple[MeasuredEvent, ...]
-    fresh: Mapping[str, float]
-
-
 def measure_run(
     run: RunProfile,
     good: Baseline | None = None,
@@ -117,9 +93,12 @@ def measure_run(
     run = align_clocks(run, run.start)
     if _never_rises(run.beats):
         run = replace(run, beats=(), losses=run.losses or tuple(run.beats))
+    steps = good.steps if good else None
     if not run.beats:
-        repeated = RepeatingSteps(run.anchors) if run.anchors else repeating_steps(run, good.steps if good else None)
+        repeated = RepeatingSteps(run.anchors) if run.anchors else repeating_steps(run, steps)
         run = replace(run, beats=repeated.beats, pace=repeated.pace, counted=repeated.counted)
+    else:
+        run = replace(run, counted=finer_steps(run, steps))
     off = skews(run)
     course = course_of(run, off)
     compared = compare(run, good) if good else _by_rarity(run, pool)
@@ -208,8 +187,8 @@ def find_anomalies(
         named_nodes(drifted, run.names),
         named_nodes(nodes, run.names),
         shared_places([node.node for node in nodes], topology or {}),
-        _stage(seen, events, good.interludes if good else {}),
-        _step(seen, events, drifted, dissent),
+        stage_of_turn(seen, events, nodes, good.interludes if good else {}),
+        step_of_turn(seen, events, drifted, dissent),
         changed(run, good) if good else (),
         differing_settings(run),
         tuple(said),
@@ -235,33 +214,6 @@ def _odd_ranks(
     why = f"{found.own} here, {found.usual} on all others"
     odd = OddNode(found.node, DISSENT, why, (), found.spot, found.spot.time)
     return still, (odd, *(item for item in drifted if item.node != odd.node)), (odd,)
-
-
-def _step(
-    seen: RunView, events: Sequence[RankedEvent], drifted: Sequence[OddNode], dissent: Sequence[OddNode]
-) -> int | None:
-    """The step at which it turned: where steps changed, else that of the first event, or the last one of a run that crashed.
-
-    A number that moved ends a run some steps later, which then fails there; a slow rank, or a run that did not end itself, turned where it moved.
-    """
-    if seen.turned:
-        return seen.turned[0].step
-    spot = events[0].spot if events else None
-    step = step_at(seen.course, corrected(spot, seen.off) if spot else None)
-    if seen.course.last is not None and seen.ending.crashed:
-        step = step_named(events[0].spot.text if events else "", seen.course) or max(step or 0, seen.course.last.step)
-    slow = [odd for odd in drifted if odd.spot and odd.place is not None and is_duration(odd.spot.text, odd.place)]
-    broke = seen.run.state.upper() in ENDED_ITSELF and seen.course.last is not None and not slow
-    if drifted and not broke and (seen.run.state.upper() == STALLED or _is_own_end(drifted, dissent, events)):
-        first = min(drifted, key=lambda item: math.inf if item.begun is None else item.begun)
-        own = None if first.spot is None else step_of(seen.run, first.spot)
-        return own if own is not None or first.begun is None else step_at(seen.course, first.begun)
-    return step
-
-
-def _is_own_end(drifted: Sequence[OddNode], dissent: Sequence[OddNode], events: Sequence[RankedEvent]) -> bool:
-    """Whether the run ended for the number that moved: its rank is the first of those that stand out, or it differs from all others."""
-    return bool(dissent) or not events or any(f"{RANK}{events[0].spot.rank}" == item.node for item in drifted)
 
 
 def _unfiltered(seen: RunView, pool: Baseline | None) -> str:
@@ -382,22 +334,3 @@ def _speakers(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ..
     who = found.pop() if len(found) == 1 else None
     why = "it printed the line that stands out"
     return (OddNode(who, events[0].score, why, (events[0].event.id,)),) if who else ()
-
-
-def _stage(seen: RunView, events: Sequence[RankedEvent], known: Mapping[tuple[str, ...], str]) -> str:
-    """The stage in which it turned; a run that changed at some step was iterating."""
-    if seen.turned:
-        return "iterating"
-    spot = events[0].spot if events else None
-    when = corrected(spot, seen.off) if spot else seen.ending.over
-    last = seen.course.stopped
-    if when is not None and last is not None and when < last:
-        when = seen.ending.over
-    text = f"{events[0].event.text} {spot.text}" if spot and events[0].raised else ""
-    waited = stage_in_stacks(seen.run, seen.course, spot, seen.off)
-    stage = waited or stage_at(seen.run, seen.course, when, seen.off, spot=spot, text=text)
-    if stage == "iterating" and seen.course.beats:
-        steps = seen.run.counted or seen.run.beats
-        stage = interlude_at(seen.run, steps, {**interludes(seen.run, steps), **known}, spot) or stage
-    before = not seen.course.beats and stage == "launch"
-    return (stage_named(text, LOADS) if before else None) or stage

@@ -30,11 +30,11 @@ OVER = ""  # what is under way after the last line of an interlude: steps
 _TROUBLE = frozenset({"warning", "error", "critical"})
 _STORES = re.compile(
     r"(?i)(?<![a-z])(?:sav(?:e|ed|ing)|stor(?:e|ed|ing)|writ(?:e|ing|ten)|wrote|archiv\w*|snapshots?|check ?points?|ckpts?|persist\w*"
-    r"|dump(?:ed|ing)?|seal(?:ed|ing)?|upload\w*|flush\w*|commit(?:s|ted|ting)?|keep|kept|export\w*|back(?:ed|ing)?[ -]?up|vaults?)(?![a-z])"
+    r"|dump(?:ed|ing)?|seal(?:ed|ing)?|upload\w*|flush\w*|commit(?:s|ted|ting)?|keep|kept|export\w*|back(?:ed|ing)?[ -]?up)(?![a-z])"
 )
 _JUDGES = re.compile(
     r"(?i)(?<![a-z])(?:eval\w*|valid(?:at\w*)?|tests?|testing|judg\w*|scor(?:e|es|ed|ing)|assess\w*|held[ -]?out|dev|prob(?:e|ing)"
-    r"|benchmark\w*|verif\w*|trials?|exam\w*)(?![a-z])"
+    r"|benchmark\w*|verif\w*)(?![a-z])"
 )
 _Speaker = tuple[str, str]  # source and node
 

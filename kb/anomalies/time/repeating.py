@@ -26,11 +26,15 @@ from kb.parsers.logs.progress.repeated_lines import counted, states_value
 FEWEST_ALONE = 8  # lines of the one node that counts for all
 MOST_SPARSE = 3  # lines a node up to which those of all together may show more
 MOST_NODES = 0.7  # share of the nodes that print the line
+SPARSE = 5  # steps between two step lines from which on lines between them are looked for
+ROUGH = 0.15  # share of the steps between two lines that are kept by which the step in between is uncertain
 OFTEN = 0.3  # times as many lines as the event with the most on a node has, at least
 TROUBLE = 0.3  # harm from which on a single node's line counts attempts rather than steps
 ALIKE = 1.25  # times as fast as another count, at most, to count the same
 EDGE = 6  # last lines of a node that follow each other
-FREQUENT = 0.5  # likewise, where several speakers that are not told apart print each number
+FREQUENT = (
+    0.5  # likewise, of lines that state a value, or where several speakers that are not told apart print each number
+)
 WIDE = (
     0.5  # of the share of the log over which another count rises, at least; loops before the first step rise over less
 )
@@ -65,6 +69,32 @@ def repeating_steps(run: RunProfile, known: StepForms | None = None) -> Repeatin
     if shared is not None and (best is None or len(shared.beats) >= best.count):
         return RepeatingSteps(shared.beats, shared.pace, shared.beats)
     return _steps_of(run, best) if best is not None else RepeatingSteps()
+
+
+def finer_steps(run: RunProfile, known: StepForms | None = None) -> tuple[StepLine, ...]:
+    """The lines that count the same steps as sparse step lines do, but more of them; none if no lines do."""
+    told = sorted({beat.step for beat in run.beats if not beat.held_out})
+    if len(told) < 2 or min(after - before for before, after in pairwise(told)) < SPARSE:
+        return ()
+    lines = repeating_steps(replace(run, beats=()), known).counted
+    timed = sorted((line.spot.time, line.step) for line in lines if line.spot.time is not None and line.spot.dated)
+    steps = sorted({line.step for line in lines})
+    if len(steps) < 2 or not timed:
+        return ()
+    stride = min(after - before for before, after in pairwise(steps))
+    alike = [_agrees(beat, timed, stride) for beat in run.beats if beat.spot.time is not None]
+    return lines if len(alike) > 1 and all(alike) and stride < SPARSE else ()
+
+
+def _agrees(beat: StepLine, timed: Sequence[tuple[float, int]], stride: int) -> bool:
+    """Whether lines count nearly the step of a step line when it was printed; those in between may not have been kept."""
+    time = beat.spot.time or 0.0
+    place = bisect_right(timed, (time, math.inf))
+    if place in (0, len(timed)):
+        return abs(timed[max(0, place - 1)][1] - beat.step) <= SPARSE
+    (start, before), (end, after) = timed[place - 1], timed[place]
+    there = before + (after - before) * (time - start) / max(1e-9, end - start)
+    return abs(there - beat.step) <= stride + ROUGH * abs(after - before)
 
 
 def step_forms(run: RunProfile) -> StepForms:
@@ -175,7 +205,7 @@ def _step_count(found: Sequence[Count]) -> Count | None:
     wide = [item for item in wide if item.value] or wide
     wide = _told_apart(wide)
     most = max((item.often for item in wide), default=0)
-    usual = [item for item in wide if item.often >= OFTEN * most]
+    usual = [item for item in wide if item.often >= (FREQUENT if item.value else OFTEN) * most]
     usual = [item for item in usual if item.total] or usual
     slowest = min((item.speed for item in [one for one in usual if one.loss] or usual), default=0.0)
     alike = [item for item in usual if slowest / ALIKE <= item.speed <= ALIKE * slowest]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
-from kb.anomalies.time.repeating import repeating_steps, step_forms
+from kb.anomalies.time.repeating import finer_steps, repeating_steps, step_forms
 
 
 def a_run(text: Callable[[int, int], str], *, shared: bool = False) -> RunProfile:
@@ -218,3 +218,18 @@ def test_speakers_of_one_log_that_are_not_told_apart_count_together() -> None:
     voices = tuple(RunSource(seen.spots[0].source, node, None, 12, seen.spots[-1]) for node, seen in nodes.items())
     run = RunProfile({"e": RunEvent("e", "furlong <*> rust <*>", None, nodes)}, tuple(nodes), voices=voices)
     assert [beat.step for beat in repeating_steps(run).beats] == [4, 4]
+
+
+def test_lines_between_sparse_step_lines_tell_the_step() -> None:
+    """If they count the same: at the time of each step line they are where it is."""
+    run = a_run(lambda _, line: f"furlong {4 * line + 4} rust 0.{71 - line}")
+    event = run.events["e"]
+    run = replace(run, events={"e": replace(event, text="furlong <*> rust <*>")})
+
+    def sparse(*steps: int) -> RunProfile:
+        return replace(run, beats=tuple(StepLine(LineRef("0.log", 90, time=step / 4 - 1.0), step) for step in steps))
+
+    assert max(line.step for line in finer_steps(sparse(8, 16))) == 24
+    assert finer_steps(sparse(8, 12)) == ()  # they are not sparse
+    late = tuple(replace(beat, step=beat.step + 60) for beat in sparse(8, 16).beats)
+    assert finer_steps(replace(run, beats=late)) == ()
