@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from kb.anomalies.core.actors import actors_in
+from kb.anomalies.core.actors import actors_in, with_actor_ranks
 from kb.anomalies.core.own_ranks import of_job, with_global_ranks, with_own_ranks
 from kb.anomalies.core.representatives import NONE, Uncompared
 from kb.anomalies.core.run import (
@@ -65,7 +65,7 @@ def build_run(
     """
     growing: dict[str, _EventBuilder] = {}
     voices = []
-    tables = [with_global_ranks(table) for table in tables]
+    tables = [with_global_ranks(table) for table in with_actor_ranks(tables)]
     tables = [with_own_ranks(table, job.world_size if job else None) for table in tables]
     tables = of_job(tables, job.world_size if job else None)
     tables = by_number(tables, job.world_size if job else None)

@@ -67,3 +67,22 @@ def test_reasons_call_an_actor_by_its_name() -> None:
     (named,) = named_nodes([odd], {"rank 8603": "hand_3"})
     assert (named.node, named.why) == ("hand_3", "hand_3 waits for rank 2")
     assert named_nodes([odd], {}) == (odd,)
+
+
+@pytest.mark.parametrize("told", ["seated Baker rank={rank} pid={pid} on hall-1", "pid {pid} got rank {rank}"])
+def test_actors_whose_ranks_a_line_tells_are_these_ranks(tmp_path: Path, told: str) -> None:
+    """Users speak of ranks; if a line tells two ranks of one process, or one rank of two, it tells none."""
+    a_run(tmp_path, FORMS[0], of="Baker")
+    log = (tmp_path / "driver.log").read_text()
+
+    def with_seats(ranks: range | list[int]) -> RunProfile:
+        seats = [told.format(rank=rank, pid=8600 + number) for number, rank in enumerate(ranks)]
+        (tmp_path / "driver.log").write_text("\n".join([*seats, log]))
+        return build_run(tables(discover([tmp_path]).streams, year=2026, workers=1).tables)
+
+    run = with_seats(range(8))
+    assert run.ranks == {f"rank {n}" for n in range(8)}
+    assert not run.names
+    (loaf,) = [event for event in run.events.values() if "loaf weighs" in event.text]
+    assert set(loaf.nodes) == run.ranks
+    assert with_seats([0, 1, 2, 3, 4, 5, 6, 6]).names["rank 8603"] == "Baker pid=8603"
