@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 from bot.diagnosis import scan_pool, template_pool
-from bot.diagnosis.rank_forms import SharedForms, shared_forms
+from bot.diagnosis.rank_forms import SharedForms, form_of_ranks, shared_forms
 from bot.diagnosis.scan_pool import DEFAULTS, OVERLAP, ScanOptions, ScanTask
 from bot.diagnosis.template_pool import MinedTables, Mining, Part, TableMerge, TemplateTask
 from bot.rulebase.loader import Knowledge
@@ -110,7 +110,8 @@ def _tasks(
 
 def _both(knowledge: Knowledge, matcher: Matcher, task: OnePassTask) -> _Answer:
     mining = Mining(task.mining) if task.mining else None
-    reading, scanner = scan_pool.begun(knowledge, matcher, task.scan)
+    speaker = form_of_ranks(mining.speaker, task.scan.ref) if mining else None
+    reading, scanner = scan_pool.begun(knowledge, matcher, task.scan, speaker)
     for again, block in reading.overlapping(OVERLAP):
         scanner.feed(block, again)
         if mining:

@@ -10,6 +10,7 @@ from pathlib import Path
 from connectors.bundles.streams import DiscoveredStreams, StreamReader, discover
 from kb.model import StreamRef
 from kb.templates.rank_prefixes import (
+    ACTOR,
     names_several_each,
     own_prefix_of,
     rank_prefix_of,
@@ -100,3 +101,8 @@ def speaker_of(ref: StreamRef, head: bytes, forms: SharedForms) -> re.Pattern[by
     if ref.resource.rank is None:
         return forms.mixed or rank_prefix_of(head)
     return forms.own if forms.several else own_prefix_of(head, ref.resource.rank)
+
+
+def form_of_ranks(speaker: re.Pattern[bytes] | None, ref: StreamRef) -> re.Pattern[bytes] | None:
+    """The form in which the lines of a log of several ranks name them; None if they name processes, as those of Ray's actors do."""
+    return None if ref.resource.rank is not None or speaker == ACTOR else speaker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ from kb.values import dataclass
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing.context import BaseContext
+
+    from bot.diagnosis.rank_forms import SharedForms
 
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # below this size, a pool costs more than it saves
@@ -47,6 +50,7 @@ class ScanTask:
     stop: int | None
     year: int | None
     limits: SummaryLimits = WHOLE
+    forms: SharedForms | None = None
 
     @property
     def size(self) -> int:
@@ -96,7 +100,8 @@ def scan_all(
     """Scan streams in parallel and return their summaries in the order of `refs`."""
     limits = limits_for(len(refs))
     year = options.year or _stated_year(refs)
-    tasks = [task for index, ref in enumerate(refs) for task in shards(index, ref, year, limits)]
+    forms = _forms(refs)
+    tasks = [replace(task, forms=forms) for index, ref in enumerate(refs) for task in shards(index, ref, year, limits)]
     workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
     total = sum((ref.size or 0) + EACH for ref in refs)
     if total <= ALONE or workers <= 1:
@@ -105,6 +110,12 @@ def scan_all(
     else:
         parts = _pooled(knowledge, tasks, workers, options.tell)
     return joined(refs, parts)
+
+
+def _forms(refs: Sequence[StreamRef]) -> SharedForms:
+    from bot.diagnosis.rank_forms import shared_forms  # noqa: PLC0415 - a start must not wait for it
+
+    return shared_forms(refs)
 
 
 def _stated_year(refs: Sequence[StreamRef]) -> int | None:
@@ -135,8 +146,13 @@ def shards(index: int, ref: StreamRef, year: int | None, limits: SummaryLimits =
     return [ScanTask(index, ref, cut, stop, year, limits) for cut, stop in zip(cuts, stops, strict=True)]
 
 
-def begun(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> tuple[StreamReader, Scanner]:
-    """Return a reader of the bytes that a task needs, and the scanner to feed with its blocks, OVERLAP bytes of each again."""
+def begun(
+    knowledge: Knowledge, matcher: Matcher, task: ScanTask, speaker: re.Pattern[bytes] | None = None
+) -> tuple[StreamReader, Scanner]:
+    """Return a reader of the bytes that a task needs, and the scanner to feed with its blocks, OVERLAP bytes of each again.
+
+    `speaker`: how the lines name their ranks (bot.diagnosis.rank_forms).
+    """
     origin = max(0, task.start - BEFORE)
     reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
     return reading, Scanner(
@@ -148,15 +164,25 @@ def begun(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> tuple[Strea
         own_stop=task.stop,
         year=task.year,
         limits=task.limits,
+        speaker=speaker,
     )
 
 
 def _scan(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> StreamSummary:
-    reading, scanner = begun(knowledge, matcher, task)
+    reading, scanner = begun(knowledge, matcher, task, _speaker(task))
     for again, block in reading.overlapping(OVERLAP):
         scanner.feed(block, again)
         del block  # before the next one is read
     return replace(scanner.finish(), gaps=tuple(reading.gaps))
+
+
+def _speaker(task: ScanTask) -> re.Pattern[bytes] | None:
+    """How the lines of a task's log name their ranks."""
+    if task.forms is None or task.ref.resource.rank is not None or task.ref.group != "logs":
+        return None
+    from bot.diagnosis.rank_forms import form_of_ranks, head_of, speaker_of  # noqa: PLC0415 - as above
+
+    return form_of_ranks(speaker_of(task.ref, head_of(task.ref), task.forms), task.ref)
 
 
 def worker_pool(workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge) -> ProcessPoolExecutor:

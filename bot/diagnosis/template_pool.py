@@ -141,7 +141,7 @@ class Mining:
     def __init__(self, task: TemplateTask, *, alone: bool = False) -> None:
         self._task, self._at = task, max(0, task.start - BEFORE)
         head = head_of(task.ref)
-        speaker = speaker_of(task.ref, head, task.forms)
+        self.speaker = speaker = speaker_of(task.ref, head, task.forms)
         common = not alone and speaker in (None, task.forms.own)
         dated = task.year is not None
         shapes = _shapes(speaker, get_ident(), dated=dated) if common else ShapeIndex(dated=dated, speaker=speaker)

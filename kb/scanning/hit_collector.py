@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 
 from kb.model import StreamRef
@@ -24,6 +25,7 @@ from kb.scanning.summary import (
     first_places,
     last_places,
 )
+from kb.templates.named_ranks import rank_by
 from kb.values import dataclass
 
 SHOWN = 512
@@ -48,8 +50,8 @@ class _KeptHits:
 class HitCollector:
     """Keeps the hits of line patterns in one stream: bounded places, counts and ranks."""
 
-    def __init__(self, plan: ScanPlan, ref: StreamRef) -> None:
-        self._plan, self._ref = plan, ref
+    def __init__(self, plan: ScanPlan, ref: StreamRef, speaker: re.Pattern[bytes] | None = None) -> None:
+        self._plan, self._ref, self._speaker = plan, ref, speaker
         self._hits: dict[int, _KeptHits] = {}
 
     def add(self, index: int, data: bytes, starts: list[int], base: int, year: int | None) -> None:
@@ -68,6 +70,8 @@ class HitCollector:
         told, rest = self._asked(data, starts)
         for start in told:
             rank = rank_of_line(data, start)
+            if rank is None and self._speaker is not None:
+                rank = rank_by(self._speaker, line_at(data, start))
             if rank is None:
                 rank = fixed
             _add_to_tally(kept.ranks, rank, base + start)
@@ -98,7 +102,10 @@ class HitCollector:
             tuple((name, _cut(decode(value))) for name, value in match.groupdict().items() if value) if match else ()
         )
         time, own = (prefix.time, True) if prefix.time is not None else time_at_or_before(data, start, year)
-        who = filled_resource(self._ref.resource, writer(text[:1024], prefix))
+        who = writer(text[:1024], prefix)
+        if who.rank is None and self._speaker is not None:
+            who = replace(who, rank=rank_by(self._speaker, text))
+        who = filled_resource(self._ref.resource, who)
         return Place(offset, _shown_part(text, at), who, time, captures, own)
 
     def collected(self, year: int | None) -> dict[str, PatternHits]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,6 +19,7 @@ from kb.scanning.hit_collector import NEAR
 from kb.scanning.limits import WHOLE, SummaryLimits
 from kb.scanning.line_access import LONGEST_LINE
 from kb.scanning.summary import BESIDE, SIZED_POINTS, Series, series_of, thinning
+from kb.templates.named_ranks import rank_by
 from kb.values import dataclass
 
 BESIDE_EACH_RANK = 128  # maximum number of auxiliary lines kept per log of one rank
@@ -122,8 +124,8 @@ class IterationLines:
     they can be compared.
     """
 
-    def __init__(self, ref: StreamRef, limits: SummaryLimits = WHOLE) -> None:
-        self._ref, self._limits = ref, limits
+    def __init__(self, ref: StreamRef, limits: SummaryLimits = WHOLE, speaker: re.Pattern[bytes] | None = None) -> None:
+        self._ref, self._limits, self._speaker = ref, limits, speaker
         own = ref.resource.rank is not None
         self._reach = _OF_ONE_RANK if own and (ref.size or 0) > _SHARED.whole else _SHARED
         self._main = _Sample(limits.points)
@@ -258,6 +260,8 @@ class IterationLines:
         if found is None:
             return None
         point, rank, time = found
+        if rank is None and self._speaker is not None:
+            rank = rank_by(self._speaker, text)
         return changed(point, offset=offset, rank=self._ref.resource.rank if rank is None else rank, time=time)
 
 

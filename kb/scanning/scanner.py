@@ -59,6 +59,7 @@ class Scanner:
         own_stop: int | None = None,
         year: int | None = None,
         limits: SummaryLimits = WHOLE,
+        speaker: re.Pattern[bytes] | None = None,
     ) -> None:
         self._plan, self._matcher, self._ref, self._year = plan, matcher, ref, year
         self._once = plan.once
@@ -71,9 +72,9 @@ class Scanner:
         self._head = b""
         self._first_time: float | None = None
         self._tail: tuple[int, bytes] = (own_start, b"")
-        self._hits = HitCollector(plan, ref)
-        self._structures = StructureCollector(ref)
-        self._iterations = IterationLines(ref, limits)
+        self._hits = HitCollector(plan, ref, speaker)
+        self._structures = StructureCollector(ref, speaker)
+        self._iterations = IterationLines(ref, limits, speaker)
         self._text = limits.text
 
     def feed(self, block: bytes, again: int = 0) -> None:

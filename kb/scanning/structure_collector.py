@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import field, replace
@@ -11,6 +12,7 @@ from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.reader import Reader
 from kb.scanning.line_access import filled_resource, time_at_or_before
 from kb.scanning.summary import fuller
+from kb.templates.named_ranks import rank_by
 from kb.values import dataclass
 
 SHAPES = 64
@@ -36,8 +38,8 @@ class _ReadPlaces:
 class StructureCollector:
     """Parses the structures of one stream: the first of each shape of line, and the last."""
 
-    def __init__(self, ref: StreamRef) -> None:
-        self._ref = ref
+    def __init__(self, ref: StreamRef, speaker: re.Pattern[bytes] | None = None) -> None:
+        self._ref, self._speaker = ref, speaker
         self._reads: dict[int, _ReadPlaces] = {}
         self._structures: list[Structure] = []
 
@@ -63,13 +65,16 @@ class StructureCollector:
             if "start" in fields:
                 fields = {**fields, "start": int(fields["start"] or 0) + shift}
             time, own = (item.time, True) if item.time is not None else time_at_or_before(window, item.offset, year)
+            who = item.resource
+            if who.rank is None and self._speaker is not None:
+                who = replace(who, rank=rank_by(self._speaker, item.line.encode("utf-8", "replace")))
             self._structures.append(
                 replace(
                     item,
                     offset=item.offset + shift,
                     end=item.end + shift,
                     fields=fields,
-                    resource=filled_resource(self._ref.resource, item.resource),
+                    resource=filled_resource(self._ref.resource, who),
                     time=time,
                     timed=own,
                 )

@@ -14,6 +14,7 @@ from itertools import islice, zip_longest
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.timestamps import STAMP
 from kb.templates.masking import fold, rank_in
+from kb.templates.named_ranks import rank_by
 from kb.templates.rank_numbers import (
     COVERED,
     FEWEST_RANKS,
@@ -63,7 +64,7 @@ _NOT_GLOBAL = re.compile(
     rb"(?i)(?:local|node|gpu|device|cuda|thread)(?:[_-]?(?:rank|id|index))?"
 )  # counted again on each node
 
-_ACTOR = re.compile(  # of Ray, by its process id
+ACTOR = re.compile(  # of Ray, by its process id
     rb"(?:\x1b\[[\d;]{1,8}m)?\([A-Za-z_][\w.:]{0,60} pid=(?P<rank>\d{1,10})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)? ?"
 )
 Form = tuple[bytes, bytes]  # what stands before the number, with `w` for each word, and behind it
@@ -79,7 +80,7 @@ def rank_prefix_of(head: bytes) -> re.Pattern[bytes] | None:
         return None
     named = [rank_in(line) for line in lines]
     if _is_of_actors(lines, named):
-        return _ACTOR
+        return ACTOR
     silent = named.count(None)
     share = 1 - silent / len(lines)
     others = len(lines) if share > ENOUGH else max(FEWEST_LINES, silent)
@@ -172,9 +173,7 @@ def _are_apart(named: Sequence[set[int]]) -> bool:
 
 def _ranks_by(form: re.Pattern[bytes], lines: Sequence[bytes]) -> set[int]:
     """The ranks that lines name in a form."""
-    find = form.search if "key" in form.groupindex else form.match
-    texts = [line if "key" in form.groupindex else message_of(line) for line in lines]
-    return {int(text[slice(*match.span("rank"))]) for text in texts if (match := find(fold(text)))}
+    return {rank for line in lines if (rank := rank_by(form, line)) is not None}
 
 
 def _first_lines(head: bytes) -> list[bytes]:
@@ -185,7 +184,7 @@ def _first_lines(head: bytes) -> list[bytes]:
 
 def _is_of_actors(lines: Sequence[bytes], named: Sequence[int | None]) -> bool:
     """Whether most lines are of several actors of Ray, which are told apart by their process ids as they name no rank."""
-    pids = Counter(match["rank"] for line in lines if (match := _ACTOR.match(line)) is not None)
+    pids = Counter(match["rank"] for line in lines if (match := ACTOR.match(line)) is not None)
     told = sum(rank is not None for rank in named)
     return len(pids) >= FEWEST_RANKS and pids.total() >= COVERED * len(lines) and told <= (1 - COVERED) * len(lines)
 
