@@ -33,6 +33,9 @@ _STATUS = re.compile(
     r"(?i)(?:exit ?_?(?:code|status)|\bstatus|\bcode|\brc|\bsignal|exited with|return code)\b\W{0,4}(-?\d{1,3})\b"
 )
 ENDED_WELL, STOPPED = (0,), (15, -15, 143)  # a launcher stops the others, too
+_PID = re.compile(r"(?i)\bpid\b\W{0,3}(\d{2,10})\b")
+_RANK_LINE = re.compile(r"(?i)^[\W_]{0,40}(?:global_)?rank {0,10}[:=] {0,4}(\d{1,6})\b")
+BLOCK = 200  # bytes between the two lines
 _INTEGER = re.compile(r"(?<![\d.])-?\d{1,5}(?![\d.]*\d)")
 
 
@@ -69,6 +72,7 @@ def first_report(run: RunProfile, rank: str | None = None) -> tuple[RunEvent, Li
     That a signal ended one comes first, unless the launcher itself may have sent it. `rank`: of that rank only, whatever its status.
     """
     logs, names = launchers(run), NodeNames(run)
+    members = _by_pid(run, logs)
     found: list[tuple[bool, LineRef, RunEvent, str | None]] = []
     for event in run.events.values():
         if not event.nodes.keys() <= logs or is_raised(event.text):
@@ -80,12 +84,30 @@ def first_report(run: RunProfile, rank: str | None = None) -> tuple[RunEvent, Li
             if not signal and (status is None or (rank is None and not failed)):
                 continue
             who = names.of(spot, ranks=True) & run.ranks
+            who = who or frozenset({members[pid] for pid in _PID.findall(spot.text) if pid in members})
             who = who or frozenset({f"{RANK}{abs(number)}" for number in _integers(spot.text)[:1]} & run.ranks)
             named = next(iter(who)) if len(who) == 1 else None
             if rank is None or named == rank:
                 found.append((not signal, spot, event, named))
     best = min(found, key=lambda item: (item[0], item[1].order), default=None)
     return None if best is None else (best[2], best[1], best[3])
+
+
+def _by_pid(run: RunProfile, logs: frozenset[str]) -> Mapping[str, str]:
+    """By process id the rank that stands in a line of its own shortly above it, as in torchrun's report."""
+    spots = [spot for event in run.events.values() if event.nodes.keys() <= logs for spot in _spots(event)]
+    ranks = [(spot, match[1]) for spot in spots if (match := _RANK_LINE.match(spot.text))]
+    found: dict[str, set[str]] = {}
+    for spot in spots if ranks else ():
+        for pid in _PID.findall(spot.text):
+            above = [
+                (other.offset, rank)
+                for other, rank in ranks
+                if other.source == spot.source and 0 < spot.offset - other.offset < BLOCK
+            ]
+            if above:
+                found.setdefault(pid, set()).add(f"{RANK}{max(above)[1]}")
+    return {pid: named for pid, (named, *more) in found.items() if not more and named in run.ranks}
 
 
 def launchers(run: RunProfile) -> frozenset[str]:

@@ -107,7 +107,7 @@ _PIECE = lazy_compile(
     rb"|[a-z][\w-]{0,80}\.\d{1,4}\.[a-z0-9]{7,30}@[\w.-]{1,64} {1,30}\| ?"  # a task of a Docker service
     rb"|slurm(?:step)?d-(?P<slurmd>[A-Za-z][\w.-]{0,62}): "
     rb"|(?P<host>(?!" + _NO_HOST + rb")[a-z][a-z0-9.-]{0,62}-(?:[a-z]{0,8}\d{1,6}|[a-z])(?:-[a-z0-9]{1,10})?"
-    rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"
+    rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}[a-z]?"
     rb"|(?:\d{1,3}\.){3}\d{1,3})(?:: | {1,30}\| )"
 )
 _OF_DIMENSION = lazy_compile(rb"'\w{1,30}': (\d{1,6})/(\d{1,6})")  # of `trainer{'hosts': 1/2, 'gpus': 3/8}`

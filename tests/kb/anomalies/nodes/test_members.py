@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
-from kb.anomalies.nodes.members import odd_status, of_launchers, reports_end
+from kb.anomalies.nodes.members import first_report, odd_status, of_launchers, reports_end
 from kb.anomalies.nodes.mentions import NodeNames
 
 LOG = "launcher.log"
@@ -77,3 +77,15 @@ def test_what_a_launcher_writes_of_a_members_end_is_known() -> None:
     assert reports_end('{"src": "keeper", "ev": "child_exit", "rank": 5, "code": 17}')
     assert reports_end("member 5 left with status 17")
     assert not reports_end("kiln 5 is shut, leaving")
+
+
+def test_a_report_of_several_lines_names_the_rank_in_another_one() -> None:
+    """The process id in them is then that rank's in other lines, too."""
+    block = [("rank", "  rank      : 4 (slot: 4)"), ("status", "  exitcode  : 7 (pid: 5104)")]
+    told = first_report(a_run(("failed", "gang: stopped (exitcode: 7) (pid: 5104)"), *block))
+    assert told is not None
+    assert told[2] == "rank 4"
+    other = ("status", "  exitcode  : 7 (pid: 5104)")
+    told = first_report(a_run(*block, ("rank", "  rank      : 2 (slot: 2)"), other))
+    assert told is not None
+    assert told[2] is None  # two ranks of one process

@@ -55,6 +55,7 @@ CASES = [
     (b"[36m(WorkerDict pid=812)[0m oops", b"oops", {"pid": 812}),
     (b"(raylet) oops", b"oops", {}),
     (b"pretrain-worker-3: oops", b"oops", {"node": "pretrain-worker-3"}),
+    (b"worker-3b: oops", b"oops", {"node": "worker-3b"}),
     (b"pretrain-master-0  | oops", b"oops", {"node": "pretrain-master-0"}),
     (b"10.1.0.7: oops", b"oops", {"node": "10.1.0.7"}),
     (b"[node-b rank3] [rank3]: oops", b"oops", {"node": "node-b", "rank": 3}),
