@@ -8,7 +8,7 @@ tables: lines of one kind with a different member in each.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from kb.anomalies.core.run import JOB, RANK, LineRef, RunEvent, RunProfile
@@ -69,11 +69,12 @@ def reports_end(text: str) -> bool:
 def first_report(run: RunProfile, rank: str | None = None) -> tuple[RunEvent, LineRef, str | None] | None:
     """The first line in which a launcher reports that a member failed, with the rank that it names, as "rank 3".
 
-    That a signal ended one comes first, unless the launcher itself may have sent it. `rank`: of that rank only, whatever its status.
+    That a signal ended one comes first, unless the launcher itself may have sent it. None is named if nearly all ended with one status. `rank`: of that rank only, whatever its status.
     """
     logs, names = launchers(run), NodeNames(run)
     members = _by_pid(run, logs)
     found: list[tuple[bool, LineRef, RunEvent, str | None]] = []
+    alike: dict[str, set[str]] = defaultdict(set)
     for event in run.events.values():
         if not event.nodes.keys() <= logs or is_raised(event.text):
             continue
@@ -87,10 +88,16 @@ def first_report(run: RunProfile, rank: str | None = None) -> tuple[RunEvent, Li
             who = who or frozenset({members[pid] for pid in _PID.findall(spot.text) if pid in members})
             who = who or frozenset({f"{RANK}{abs(number)}" for number in _integers(spot.text)[:1]} & run.ranks)
             named = next(iter(who)) if len(who) == 1 else None
+            if named and status and not signal:
+                alike[status[1]].add(named)
             if rank is None or named == rank:
                 found.append((not signal, spot, event, named))
     best = min(found, key=lambda item: (item[0], item[1].order), default=None)
-    return None if best is None else (best[2], best[1], best[3])
+    if best is None:
+        return None
+    status = None if best[0] is False else _STATUS.search(STAMPS.sub(" ", best[1].text))
+    every = status is not None and len(alike[status[1]]) >= max(FEWEST_MEMBERS, ALL_BUT_FEW * len(run.ranks))
+    return best[2], best[1], None if every and rank is None else best[3]
 
 
 def _by_pid(run: RunProfile, logs: frozenset[str]) -> Mapping[str, str]:

@@ -89,3 +89,15 @@ def test_a_report_of_several_lines_names_the_rank_in_another_one() -> None:
     told = first_report(a_run(*block, ("rank", "  rank      : 2 (slot: 2)"), other))
     assert told is not None
     assert told[2] is None  # two ranks of one process
+
+
+def test_no_rank_is_named_where_nearly_all_end_with_the_same_status() -> None:
+    """The first one that is reported is no more at fault than the next; one with a status of its own is."""
+
+    def named(*statuses: int) -> str | None:
+        lines = [("left", f"gang: rank {rank} left with status {status}") for rank, status in enumerate(statuses)]
+        told = first_report(a_run(*lines))
+        return None if told is None else told[2]
+
+    assert named(9, 9, 9, 9, 9, 9) is None
+    assert named(9, 1, 1, 0, 0, 0) == "rank 0"
