@@ -57,7 +57,9 @@ _CONSEQUENCE = lazy_compile(
     r"|heartbeat ?monitor|flight recorder|nccl work|aborting|worknccl|raytaskerror\(|coordination[_ ]service|preemption_sync|tcpstore|diststore|clients joined|waitforinput|recvvalue|sendbytes|failed to recv|cancelled (?:at|by)|slurmstepd"
     r"|socket closed|error received from peer|terminated with the following error"
     r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"
-    r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)|timed out waiting \S{1,12} ?m?s for (?:send|recv)"
+    r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout"
+    r"|barrier timed out|tasks that reached the barrier|tasks (?:have crashed|are unhealthy)|^(?:\w{1,40}\.){0,4}(?:timeout|timeouterror): timed out(?: \[in |$)"
+    r"|gloo.*(?:closed|timed out)|timed out waiting \S{1,12} ?m?s for (?:send|recv)"
 )
 # Programs that monitor the job or clean up the host; their own trouble does not end a run.
 _ASIDE = lazy_compile(

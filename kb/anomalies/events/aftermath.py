@@ -17,6 +17,7 @@ from kb.anomalies.nodes.verdicts import rank_reported
 
 SURE = 0.5  # score of an event of one rank, after which what others print is what came of it
 LATER = 2.0  # seconds
+MOST = 0.6  # share of the other ranks
 
 
 def without_aftermath(
@@ -29,7 +30,18 @@ def without_aftermath(
     known = [(item.node, corrected(item.spot, off)) for item in odd if item.spot]
     known += [(next(iter(event.nodes)), corrected(event.spot, off)) for event in events if _is_of_one_rank(event)]
     begun = [(node, time) for node, time in known if time is not None]
-    return tuple(event for event in events if event.raised or not _is_later(event, begun, off, ranks))
+    alone = {node for node, _ in known}
+    return tuple(
+        event
+        for event in events
+        if event.raised or not (_is_later(event, begun, off, ranks) or _is_of_the_rest(event, alone, ranks))
+    )
+
+
+def _is_of_the_rest(event: RankedEvent, alone: AbstractSet[str], ranks: AbstractSet[str]) -> bool:
+    """Whether most other ranks than one that stood out printed it: they report what came of it."""
+    nodes = event.event.nodes.keys()
+    return nodes <= ranks and any(node not in nodes and len(nodes) >= MOST * (len(ranks) - 1) for node in alone & ranks)
 
 
 def _is_of_one_rank(event: RankedEvent) -> bool:

@@ -18,7 +18,7 @@ from kb.anomalies.events.features import MeasuredEvent
 from kb.anomalies.runs.baseline_diff import NEW
 
 FEWEST_RANKS = 3
-MOST = 0.5  # share of the other ranks that raise what they have in common
+FEW = 0.3  # share of the other ranks that raise what they have in common; a launcher may stop the rest before they can
 NEARLY_ALL = 0.7  # likewise, where the one rank raises nothing
 _CLASS = re.compile(r"(?:^|(?<=[\s\])>|]))((?:[A-Za-z_]\w*\.){0,6}[A-Za-z_]\w*)(?=: | \[in |$)")
 _OF_PEERS = re.compile(
@@ -78,7 +78,7 @@ def _failed_alone(
         behind = {one: seen for item in several for one, seen in item.event.nodes.items()}.get(node)
         first = behind is None or any(_is_before(item.event.nodes[node].spots[0], behind.spots[0]) for item in own)
         rest = speakers - alone
-        return first and len(rest) >= max(2, MOST * (len(ranks) - 1))
+        return first and len(rest) >= max(2, FEW * (len(ranks) - 1))
     silent = ranks - speakers
     if not mute or len(silent) != 1 or alone or len(speakers) < max(2, NEARLY_ALL * (len(ranks) - 1)):
         return False

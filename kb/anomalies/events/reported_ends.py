@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kb.anomalies.core.run import RunProfile
+from kb.anomalies.core.run import LineRef, RunProfile
 from kb.anomalies.core.severity_words import by_signal
 from kb.anomalies.events.ranking import TOLD, RankedEvent
-from kb.anomalies.nodes.members import first_report
+from kb.anomalies.nodes.members import accused, first_report
 from kb.anomalies.nodes.peers import OddNode
 
 WHY = "the launcher reports its end first"
@@ -22,6 +22,15 @@ def with_report(
     says anything of its own.
     """
     own = [event for event in events if not event.consequence or by_signal(event.spot.text)]
+    signal = next((event for event in own if by_signal(event.spot.text) and not event.nodes & run.ranks), None)
+    if signal is not None and not any(event.raised for event in own):
+        rank = accused(run, signal.spot)
+        reporters = [
+            event
+            for event in own
+            if event is signal or rank is None or rank in event.nodes or not event.nodes <= run.ranks
+        ]
+        return tuple(reporters), _named(rank, signal.event.id, signal.spot)
     if any(event.raised or event.nodes & {item.node for item in odd} for event in own):
         return tuple(events), ()
     told = first_report(run, odd[0].node if odd else None) if odd or not own else None
@@ -29,5 +38,8 @@ def with_report(
         return tuple(events), ()
     event, spot, rank = told
     report = RankedEvent(event, TOLD, spot, 1.0, 0.0, 1.0, consequence=False, why=(WHY,), nodes=frozenset(event.nodes))
-    named = () if rank is None else (OddNode(rank, TOLD, WHY, (event.id,), spot, spot.time),)
-    return (*own, report), named
+    return (*own, report), _named(rank, event.id, spot)
+
+
+def _named(rank: str | None, event: str, spot: LineRef) -> tuple[OddNode, ...]:
+    return () if rank is None else (OddNode(rank, TOLD, WHY, (event,), spot, spot.time),)

@@ -22,6 +22,7 @@ FEWEST_PEERS = 3
 FEWEST_IN_TURN = 4
 NEARLY_ALL = 0.75  # of the peers cry, or go on
 USUAL = 0.7  # share of the peers that print a regular line
+AGAIN = 3  # lines of each of the others that one rank lacks
 REGULAR = 4  # lines of an event on a node from which on it is regular
 STEADY = 3.0  # times the usual pause, the longest of a steady line
 MISSED = 4.0  # of its usual pauses without the line
@@ -35,6 +36,7 @@ def absences(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
     for odd in (
         *ended_early(run, off, interval),
         *cry,
+        *_never_there(run, off),
         *_stopped(run, off, interval, at),
         *(() if cry else (*_one_less(run, off), *_in_turn(run, off))),
     ):
@@ -171,6 +173,25 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
                 why = f"{_others(len(ends) - 1)} print this for {gap:.0f} s longer"
                 found[node] = (event.count, OddNode(node, 0.5, why, (event.id,), spot))
     return [odd for _, odd in found.values()]
+
+
+def _never_there(run: RunProfile, off: Mapping[str, float]) -> list[OddNode]:
+    """The one rank that never printed what all others print again and again, and that printed nothing else since they began to."""
+    units, last = run.ranks, last_lines(run)
+    for event in sorted(run.events.values(), key=lambda item: item.id):
+        here = event.nodes.keys() & units
+        if len(units) <= FEWEST_PEERS or len(here) != len(units) - 1 or is_body(event.text) or is_raised(event.text):
+            continue
+        (node,) = units - here
+        if min(event.nodes[unit].count for unit in here) < AGAIN or node not in last:
+            continue
+        ended = corrected(last[node], off)
+        again = [corrected(event.nodes[unit].spots[1], off) for unit in here if len(event.nodes[unit].spots) > 1]
+        known = [time for time in again if time is not None]
+        if ended is not None and known and ended <= min(known):
+            why = f"{_others(len(here))} print this again and again, and it printed nothing since"
+            return [OddNode(node, 0.6, why, (event.id,))]
+    return []
 
 
 def _times(event: RunEvent, off: Mapping[str, float]) -> list[float]:

@@ -84,10 +84,7 @@ def first_report(run: RunProfile, rank: str | None = None) -> tuple[RunEvent, Li
             signal = by_signal(spot.text)
             if not signal and (status is None or (rank is None and not failed)):
                 continue
-            who = names.of(spot, ranks=True) & run.ranks
-            who = who or frozenset({members[pid] for pid in _PID.findall(spot.text) if pid in members})
-            who = who or frozenset({f"{RANK}{abs(number)}" for number in _integers(spot.text)[:1]} & run.ranks)
-            named = next(iter(who)) if len(who) == 1 else None
+            named = accused(run, spot, names, members)
             if named and status and not signal:
                 alike[status[1]].add(named)
             if rank is None or named == rank:
@@ -115,6 +112,20 @@ def _by_pid(run: RunProfile, logs: frozenset[str]) -> Mapping[str, str]:
             if above:
                 found.setdefault(pid, set()).add(f"{RANK}{max(above)[1]}")
     return {pid: named for pid, (named, *more) in found.items() if not more and named in run.ranks}
+
+
+def accused(
+    run: RunProfile, spot: LineRef, names: NodeNames | None = None, members: Mapping[str, str] | None = None
+) -> str | None:
+    """The rank, as "rank 3", that a launcher's line is about: by its words, by its process id, else by the first number.
+
+    `members`: the ranks by process id, if they are known.
+    """
+    pids = _by_pid(run, launchers(run)) if members is None else members
+    who = (names or NodeNames(run)).of(spot, ranks=True) & run.ranks
+    who = who or frozenset({pids[pid] for pid in _PID.findall(spot.text) if pid in pids})
+    who = who or frozenset({f"{RANK}{abs(number)}" for number in _integers(spot.text)[:1]} & run.ranks)
+    return next(iter(who)) if len(who) == 1 else None
 
 
 def launchers(run: RunProfile) -> frozenset[str]:
