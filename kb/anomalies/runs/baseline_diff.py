@@ -18,7 +18,7 @@ from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_ignored, is_raised, skeleton
 from kb.anomalies.nodes.drifts import NumberPlace, numbers_moving
 from kb.anomalies.time.interludes import interludes
-from kb.anomalies.time.repeating import repeating_steps, step_forms
+from kb.anomalies.time.repeating import step_forms
 
 ALIKE = 0.8  # share of words that two events must have in common to match
 SPARSE = 3  # fewer words than that must be equal
@@ -86,9 +86,10 @@ def baseline_of(run: RunProfile, label: str = "") -> Baseline:
         here = max((node.count for node in event.nodes.values()), default=0)
         counts[key] = (lines + event.count, max(nodes, len(event.nodes)), max(most, here))
     order = keys_in_order(run)
+    forms, steps = step_forms(run)
     return Baseline(
         counts, max(1, len(run.heard)), sum(voice.lines for voice in run.voices), label, order, run.settings, failed,
-        lines_apart(run), step_forms(run), interludes(run, run.beats or repeating_steps(run).counted),
+        lines_apart(run), forms, interludes(run, run.beats or steps),
         numbers_moving(run),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile, StepLine
@@ -110,6 +111,11 @@ class _StepPlaces:
         values = sorted({beat.step for beat in steps})
         self.last = values[-1] if values else 0
         self.first = values[0] if values else 0
+        self.sources: dict[str, list[str]] = defaultdict(list)
+        for source, node in rows:
+            self.sources[node].append(source)
+        shared = [max(Counter(row.values()).values()) for row in rows.values()]
+        self.sharing = median(shared) if shared else 1  # speakers that are not told apart print each step
 
     @property
     def speakers(self) -> Mapping[_Speaker, Sequence[tuple[int, int]]]:
@@ -137,41 +143,56 @@ class _StepPlaces:
 
 
 def _line(event: RunEvent, clock: _StepPlaces) -> _Line | None:
-    """The event as a line of an interlude, if it comes rarely, equally often and after the same steps on all speakers."""
-    if event.level in _TROUBLE or is_body(event.text) or is_consequence(event.text) or is_raised(event.text):
-        return None
-    rows = {
-        (source, node): sorted(spot.offset for spot in seen.spots if spot.source == source)
-        for source, node in clock.speakers
-        if (seen := event.nodes.get(node)) is not None
-    }
-    rows = {speaker: row for speaker, row in rows.items() if row}
+    """The event as a line of an interlude, if it comes rarely, at even intervals and after the same steps on all speakers."""
+    rows = _rows(event, clock) if _is_rare(event, clock) else {}
     if len(rows) < max(1.0, USUAL * len(clock.speakers)):
         return None
-    often = Counter(event.nodes[node].count for _, node in rows)
-    usual, alike = max(often.items(), key=lambda item: (item[1], item[0]))
-    if usual < FEWEST or alike < USUAL * len(rows) or usual * RARE > clock.last * _sharing(rows, clock):
-        return None
-    if any(row[0] < clock.ends(speaker)[0] for speaker, row in rows.items()):
-        return None  # before the first step, too
-    firsts = [clock.step(speaker, row[0]) for speaker, row in rows.items()]
-    room = max(ROOM, SHARE * clock.last)
-    if sum(abs(first - median(firsts)) <= room for first in firsts) < USUAL * len(firsts):
-        return None
     speaker = min(rows)
+    if any(row[0] < clock.ends(each)[0] for each, row in rows.items()):
+        return None  # before the first step, too
+    firsts = [clock.step(each, row[0]) for each, row in rows.items()]
+    room = max(ROOM, SHARE * clock.last)
+    together = sum(abs(first - median(firsts)) <= room for first in firsts) >= USUAL * len(firsts)
+    if not together or not _is_regular([clock.step(speaker, offset) for offset in rows[speaker]], clock):
+        return None
     texts = [spot.text for seen in event.nodes.values() for spot in seen.spots]
     stage = _stage(texts)
+    if stage is None and len(rows) == 1:
+        return None  # one speaker's lines may come evenly by chance
     begins = stage is not None and not any(_ENDED.search(text) or states_value(text) for text in texts)
     return _Line(event, median(firsts), rows[speaker][0], stage, begins)
 
 
-def _sharing(rows: Mapping[_Speaker, Sequence[int]], clock: _StepPlaces) -> float:
-    """How many speakers that are not told apart print each step."""
-    shared = []
-    for speaker in rows:
-        steps = Counter(step for _, step in clock.speakers[speaker])
-        shared.append(max(steps.values()))
-    return median(shared)
+def _is_rare(event: RunEvent, clock: _StepPlaces) -> bool:
+    """Whether nearly all speakers print it equally often, and seldom; what warns or fails is none."""
+    if event.level in _TROUBLE or is_body(event.text) or is_consequence(event.text) or is_raised(event.text):
+        return False
+    often = Counter(seen.count for seen in event.nodes.values())
+    usual = max(often, key=lambda count: (often[count], count))
+    rare = usual >= FEWEST and usual * RARE <= clock.last * clock.sharing
+    return rare and often[usual] >= USUAL * len(event.nodes)
+
+
+def _rows(event: RunEvent, clock: _StepPlaces) -> dict[_Speaker, list[int]]:
+    """The offsets of its lines by speaker."""
+    rows: dict[_Speaker, list[int]] = {}
+    for node, seen in event.nodes.items():
+        for source in clock.sources.get(node, ()):
+            row = sorted(spot.offset for spot in seen.spots if spot.source == source)
+            if row:
+                rows[source, node] = row
+    return rows
+
+
+def _is_regular(steps: Sequence[float], clock: _StepPlaces) -> bool:
+    """Whether steps come at even intervals from the first step on; those of a line that several speakers print come together."""
+    room = max(ROOM, SHARE * clock.last)
+    apart = [steps[0]] + [after for before, after in pairwise(steps) if after - before > room]
+    gaps = [after - before for before, after in pairwise(apart)]
+    if not gaps:
+        return False
+    usual = median(gaps)
+    return all(abs(gap - usual * round(gap / usual)) <= room for gap in gaps) and apart[0] - clock.first <= usual + room
 
 
 def _stage(texts: Sequence[str]) -> str | None:

@@ -97,14 +97,15 @@ def _agrees(beat: StepLine, timed: Sequence[tuple[float, int]], stride: int) -> 
     return abs(there - beat.step) <= stride + ROUGH * abs(after - before)
 
 
-def step_forms(run: RunProfile) -> StepForms:
-    """What counts the steps of a run that went well: the line with the surest count, and others that count the same."""
+def step_forms(run: RunProfile) -> tuple[StepForms, tuple[StepLine, ...]]:
+    """What counts the steps of a run that went well, and its lines: the line with the surest count, and others that count the same."""
     found = _counts(run)
     best = _step_count(found)
     if best is None or not best.value:
-        return {}
+        return {}, ()
     alike = [item for item in found if item.value and _is_alike(item, best)]
-    return {item.form: item.place for item in (*reversed(alike), best)}
+    forms = {item.form: item.place for item in (*reversed(alike), best)}
+    return forms, tuple(beat for row in best.rows for beat in row)
 
 
 def _steps_of(run: RunProfile, best: Count) -> RepeatingSteps:

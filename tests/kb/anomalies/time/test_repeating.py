@@ -185,8 +185,9 @@ def test_a_loop_of_the_start_up_counts_no_steps() -> None:
 
 def test_a_run_without_the_lines_that_count_the_steps_of_a_good_run_made_none() -> None:
     """One such line is enough to know the step."""
-    forms = step_forms(_events(_sheaf, _furlong, gap=700))
+    forms, steps = step_forms(_events(_sheaf, _furlong, gap=700))
     assert forms == {("furlong", "rust"): 0}
+    assert {step.step for step in steps} == {2, 4, 6, 8, 10, 12}
     early = _events(_sheaf)
     assert {beat.step for beat in repeating_steps(early).beats} == {6}
     assert repeating_steps(early, forms).beats == ()
