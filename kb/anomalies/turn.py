@@ -76,5 +76,5 @@ def stage_of_turn(
     reports = [(f"{event.event.text} {event.spot.text}", event.spot) for event in own]
     usual = {name for name, fresh in seen.fresh.items() if fresh < NEW}
     raised = bool(own) and own[0].raised and not own[0].consequence
-    stage = startup_stage(seen.run, reports, stage, raised=raised, usual=usual)
-    return (stage_named(text, LOADS) if stage == "launch" else None) or stage
+    told = (stage_named(text, LOADS) if stage == "launch" else None) or stage
+    return startup_stage(seen.run, reports, told, raised=raised, usual=usual)

@@ -16,6 +16,8 @@ from kb.parsers.logs.progress.repeated_lines import states_value
 
 LOOP = 3  # lines of a speaker
 MOSTLY = 0.5  # share of the ranks whose last lines tell
+USUAL = 0.7  # share of the ranks or nodes that print a line which shows that the program ran
+SEVERAL = 2  # such lines
 LAST = 3  # reports of the failure whose words are read
 LONGEST = 400  # characters of a line that are read
 _OF_WORLD = r"(?<![\w.:-])(\d{1,6}) ?(?:/|of|out of) ?%d(?![\w.-]|/)"
@@ -66,11 +68,25 @@ def startup_stage(
     read = next((stage for stage, words in _READS if any(map(words.search, own))), None)
     if read is not None:
         return read
+    if told not in ("launch", "init"):
+        return told
     functions = [frame.partition(" ")[0] for _, spot in reports[:1] for frame in _frames(run, spot)]
-    if any(map(_BUILDS.search, functions)) or (raised and told == "launch"):
+    if any(map(_BUILDS.search, functions)) or (raised and _has_begun(run, usual)):
         return "init"
     loops = told == "launch" and not raised and _reads_in_loop(run, reports[0][1] if reports else None, usual)
     return "data_load" if loops else told
+
+
+def _has_begun(run: RunProfile, usual: Collection[str]) -> bool:
+    """Whether nearly all ranks or nodes printed several usual lines, so that the program ran."""
+    wanted = USUAL * len(run.heard)
+    kinds = (event for event in run.events.values() if len(event.nodes) >= wanted and _is_calm(event, usual))
+    return sum(1 for _ in kinds) >= SEVERAL
+
+
+def _is_calm(event: RunEvent, usual: Collection[str]) -> bool:
+    alarming = event.level in ("warning", "error", "critical") or is_body(event.text) or is_consequence(event.text)
+    return event.id in usual and not alarming
 
 
 def _frames(run: RunProfile, spot: LineRef) -> Iterable[str]:
@@ -120,9 +136,7 @@ def _reads_in_loop(run: RunProfile, spot: LineRef | None, usual: Collection[str]
     """Whether the last usual line before the failure, on its rank or most ranks, is one of several alike, without a value."""
     last: dict[str, tuple[int, bool]] = {}
     for event in run.events.values():
-        if event.id not in usual or event.level in ("warning", "error", "critical"):
-            continue
-        if is_body(event.text) or is_consequence(event.text):
+        if not _is_calm(event, usual):
             continue
         loops = _is_loop(event)
         for node, seen in event.nodes.items():

@@ -24,7 +24,8 @@ def _run(*events: RunEvent) -> RunProfile:
 
 
 def _stage(text: str, run: RunProfile | None = None, told: str = "launch", *, raised: bool = True) -> str:
-    run = run or _run()
+    smoke, hum = (_event(line, {rank: [line] for rank in range(4)}) for line in ("smoke", "hum"))
+    run = run or _run(smoke, hum)
     report = (text, LineRef("1.log", 900, text, node="rank 1", rank=1))
     return startup_stage(run, [report] if text else [], told, raised=raised, usual=frozenset(run.events))
 
@@ -66,9 +67,15 @@ def test_a_run_that_stops_without_a_word_in_a_loop_reads_data() -> None:
     assert _stage("", _run(wax), raised=False) == "launch"
 
 
+def test_an_exception_before_the_program_said_anything_is_of_the_launch() -> None:
+    """Nothing was built yet."""
+    assert _stage("HiveError: comb 3 of 9 is bent", _run()) == "launch"
+
+
 def test_a_function_that_builds_something_tells_it() -> None:
-    """By the frames of the exception."""
+    """By the frames of the exception; a stage that other lines tell goes before."""
     stack = RunStack(LineRef("1.log", 900), ("main hive.py", "build_comb hive.py"))
     run = RunProfile({}, voices=_run().voices, stacks=(stack,))
-    assert _stage("HiveError: bent", run, told="data_load", raised=False) == "init"
-    assert _stage("HiveError: bent", told="data_load", raised=False) == "data_load"
+    assert _stage("HiveError: bent", run, raised=False) == "init"
+    assert _stage("HiveError: bent", raised=False) == "launch"
+    assert _stage("HiveError: bent", run, told="data_load", raised=False) == "data_load"
