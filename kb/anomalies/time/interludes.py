@@ -189,9 +189,9 @@ def _is_regular(steps: Sequence[float], clock: _StepPlaces) -> bool:
     room = max(ROOM, SHARE * clock.last)
     apart = [steps[0]] + [after for before, after in pairwise(steps) if after - before > room]
     gaps = [after - before for before, after in pairwise(apart)]
-    if not gaps:
-        return False
-    usual = median(gaps)
+    usual = median(gaps) if gaps else 0.0
+    if usual <= 0.0:
+        return False  # once only, or a run that began its steps anew
     return all(abs(gap - usual * round(gap / usual)) <= room for gap in gaps) and apart[0] - clock.first <= usual + room
 
 

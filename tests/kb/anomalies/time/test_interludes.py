@@ -75,3 +75,12 @@ def test_a_line_that_begins_something_and_has_no_other_after_it() -> None:
     assert told("judging the cider") == "evaluating"
     assert told("storing the cider") == "saving"
     assert told("cider was stored") == ""
+
+
+def test_a_run_that_begins_its_steps_anew_is_no_error() -> None:
+    """Places between such lines go back."""
+    lines = [*_lines(0, 25), *_lines(0, 15), *_lines(0, 25), *_lines(0, 15)]
+    run, steps = _run(lines, lines)
+    assert set(interludes(run, steps).values()) <= {"saving", "evaluating", ""}
+    for at in range(len(steps)):
+        interludes(run, steps[at:])
