@@ -53,7 +53,12 @@ class OnePass:
         """See `scan_pool.scan_all`. The logs among the streams are mined, too."""
         forms = shared_forms(refs)
         limits = limits_for(len(refs))
-        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year, forms, limits)]
+        learns = scan_pool.learns(refs)
+        tasks = [
+            task
+            for index, ref in enumerate(refs)
+            for task in _tasks(index, ref, options.year, forms, limits, learns=learns)
+        ]
         joining = TableMerge(refs, [task.mining for task in tasks if task.mining])
         tasks = _in_order(tasks, joining)
         workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
@@ -97,20 +102,20 @@ def _has_templates(ref: StreamRef) -> bool:
 
 
 def _tasks(
-    index: int, ref: StreamRef, year: int | None, forms: SharedForms, limits: SummaryLimits
+    index: int, ref: StreamRef, year: int | None, forms: SharedForms, limits: SummaryLimits, *, learns: bool
 ) -> list[OnePassTask]:
     """Cut a stream as the miner does: the cuts change nothing in a summary, but limit how many lines are examined for templates."""
     if not _has_templates(ref):
         return [OnePassTask(task, None) for task in scan_pool.shards(index, ref, year, limits)]
     return [
-        OnePassTask(ScanTask(index, ref, task.start, task.stop, year, limits), task)
+        OnePassTask(ScanTask(index, ref, task.start, task.stop, year, limits, forms if learns else None), task)
         for task in template_pool.shards(index, ref, year, template_pool.SHARD, forms)
     ]
 
 
 def _both(knowledge: Knowledge, matcher: Matcher, task: OnePassTask) -> _Answer:
     mining = Mining(task.mining) if task.mining else None
-    speaker = form_of_ranks(mining.speaker, task.scan.ref) if mining else None
+    speaker = form_of_ranks(mining.speaker, task.scan.ref) if mining and task.scan.forms else None
     reading, scanner = scan_pool.begun(knowledge, matcher, task.scan, speaker)
     for again, block in reading.overlapping(OVERLAP):
         scanner.feed(block, again)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # below this size, a pool costs more than it saves
 AHEAD = 64  # tasks submitted that have not ended
+LEARNED = 32  # logs of several ranks in which forms of ranks are learned, a tenth of a second each
 DATED = 16  # logs in which the year is looked for
 EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
 
@@ -112,7 +113,14 @@ def scan_all(
     return joined(refs, parts)
 
 
-def _forms(refs: Sequence[StreamRef]) -> SharedForms:
+def learns(refs: Sequence[StreamRef]) -> bool:
+    """Whether it is learned how logs name their ranks; not of many logs of several ranks, as each may have to be learned by itself."""
+    return sum(ref.resource.rank is None for ref in refs) <= LEARNED
+
+
+def _forms(refs: Sequence[StreamRef]) -> SharedForms | None:
+    if not learns(refs):
+        return None
     from bot.diagnosis.rank_forms import shared_forms  # noqa: PLC0415 - a start must not wait for it
 
     return shared_forms(refs)

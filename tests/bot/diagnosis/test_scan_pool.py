@@ -162,3 +162,22 @@ def test_a_log_without_a_year_has_that_of_the_logs_beside_it(known, tmp_path):
     (tmp_path / "rank-1.log").unlink()
     (alone,) = scan_all(known, discover([tmp_path]).streams, ScanOptions(workers=1))
     assert alone.first_time is None
+
+
+def test_ranks_in_a_form_of_the_site_are_read_as_the_miner_reads_them(known, tmp_path):
+    """Steps and lines of rules bear them; process ids of actors are no ranks."""
+
+    def read(form: str) -> tuple[set[int | None], set[int | None]]:
+        lines = []
+        for step in range(40):
+            for rank in (3, 1, 5, 0, 4, 2):
+                told = ("seam swept", "lamp is lit", "drift of the belt", f"step {step} loss 2.{step:02d}")
+                lines += [form.format(rank=rank) + text for text in told]
+        lines.append(form.format(rank=5) + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+        (tmp_path / "shift.log").write_text("\n".join([*lines, ""]))
+        (summary,) = scan_all(known, discover([tmp_path]).streams, ScanOptions(workers=1))
+        hit = {place.resource.rank for hits in summary.hits.values() for place in hits.first if "Tried" in place.line}
+        return {point.rank for point in summary.series.points}, hit
+
+    assert read("hewer-{rank} ~ ") == (set(range(6)), {5})
+    assert read("(Hewer pid=71{rank}) ")[0] == {None}
