@@ -78,9 +78,8 @@ def test_a_line_that_begins_something_and_has_no_other_after_it() -> None:
 
 
 def test_a_run_that_begins_its_steps_anew_is_no_error() -> None:
-    """Places between such lines go back."""
-    lines = [*_lines(0, 25), *_lines(0, 15), *_lines(0, 25), *_lines(0, 15)]
-    run, steps = _run(lines, lines)
-    assert set(interludes(run, steps).values()) <= {"saving", "evaluating", ""}
-    for at in range(len(steps)):
-        interludes(run, steps[at:])
+    """Places between such lines go back, so that their intervals are nothing."""
+    tasted = ("tasted, tartness <*>", "tasted, tartness 0.3")
+    plain = [line for line in _lines(9, 25) if line[0].startswith("pressed")]
+    lines = [*plain[:20], tasted, *plain[20:], *plain[:10], tasted, *plain[10:20], tasted, *plain[20:]]
+    assert interludes(*_run(lines, lines)) == {}
