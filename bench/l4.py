@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -30,6 +31,7 @@ from bot.diagnosis.comparison import WORTH  # noqa: E402
 from bot.diagnosis.event_model import event_model  # noqa: E402
 from bot.diagnosis.evidence import from_bundle  # noqa: E402
 from bot.diagnosis.rank_forms import found_streams  # noqa: E402
+from bot.diagnosis.reread import bytes_of  # noqa: E402
 from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from bot.store.healthy_baseline import healthy  # noqa: E402
@@ -98,14 +100,15 @@ def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
     run, good = read.run, baseline_of(read.good) if read.good.events else None
     number = Numbers(_root / "cases" / name)
     before = perf_counter()
-    told = find_anomalies(run, good, model=event_model())
+    look = partial(bytes_of, _root / "cases" / name)  # as the product does
+    told = find_anomalies(run, good, model=event_model(), read=look)
     compared = perf_counter()
     failed = read.state not in ("COMPLETED", "RUNNING")
     answers = {
         "ours": _ours(told, number),
-        "ours with rules": _ours(find_anomalies(run, good, model=event_model(), known=read.known), number),
-        "ours without twin": _ours(find_anomalies(run, None, model=event_model()), number),
-        "without twin, pool": _ours(find_anomalies(run, None, model=event_model(), pool=healthy()), number),
+        "ours with rules": _ours(find_anomalies(run, good, model=event_model(), known=read.known, read=look), number),
+        "ours without twin": _ours(find_anomalies(run, None, model=event_model(), read=look), number),
+        "without twin, pool": _ours(find_anomalies(run, None, model=event_model(), pool=healthy(), read=look), number),
         "rules alone": _rules(read.report, number),
         "L4's steps": _l4(run, read.good, read.mined, number),
         "severity filter": _severity(run, number) if failed else Prediction(),

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from bot.diagnosis.event_model import event_model
 from bot.diagnosis.rank_forms import found_streams
+from bot.diagnosis.reread import bytes_of
 from bot.diagnosis.scan_pool import Tell
 from bot.diagnosis.template_pool import Engine, MinedTables, tables
 from bot.store.healthy_baseline import healthy
@@ -88,6 +89,7 @@ def compared(
         known=known,
         topology=evidence.job.topology,
         pool=None if good else healthy(),
+        read=partial(bytes_of, root),
     )
     more = shown(found if good is not None else without_bare(found, report))
     own = report.indicators

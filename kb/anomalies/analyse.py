@@ -25,6 +25,7 @@ from kb.anomalies.events.unit_names import named_events, named_nodes
 from kb.anomalies.nodes.absences import absences
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.members import reports_end
+from kb.anomalies.nodes.onsets import ReadBytes, with_onset
 from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_end
 from kb.anomalies.nodes.speakers import speaker
 from kb.anomalies.nodes.suspects import suspects
@@ -138,8 +139,12 @@ def find_anomalies(
     known: Mapping[tuple[str, int], float] | None = None,
     topology: Mapping[str, Mapping[str, str]] | None = None,
     pool: Baseline | None = None,
+    read: ReadBytes | None = None,
 ) -> RunFindings:
-    """Return what stands out in a run. `good`: a good run of the same job; `pool`: good runs of any job; `model`: weighs events."""
+    """Return what stands out in a run. `good`: a good run of the same job; `pool`: good runs of any job; `model`: weighs events.
+
+    `read`: reads the logs once more, between two lines that are kept.
+    """
     said: list[str] = []
     if good is not None and good.empty:
         said.append("the good run to compare with is empty")
@@ -167,7 +172,7 @@ def find_anomalies(
     if not moved:  # else it runs on: nothing has failed
         chosen = with_lead_up(choose_events(weighed), weighed, len(run.ranks))
         events = tuple(with_introductions(chosen, run, seen.fresh, off, filtered=good is not None))
-    still, drifted, dissent = _odd_ranks(seen, good, events)
+    still, drifted, dissent = _odd_ranks(seen, good, events, read)
     if still or drifted:  # what is missing there is the cause: the others report what came of it
         events = tuple(event for event in events if not event.consequence or by_signal(event.spot.text))
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
@@ -199,11 +204,11 @@ def find_anomalies(
 
 
 def _odd_ranks(
-    seen: RunView, good: Baseline | None, events: Sequence[RankedEvent]
+    seen: RunView, good: Baseline | None, events: Sequence[RankedEvent], read: ReadBytes | None
 ) -> tuple[tuple[OddNode, ...], tuple[OddNode, ...], tuple[OddNode, ...]]:
     """Nodes that lack something, ranks with a number that moved or a value that differs, and the last of these alone."""
     moved = tuple(
-        odd
+        with_onset(odd, seen.run, read)
         for odd in drifting(seen.run, good.moving if good else ())
         if odd.spot is None or not reports_end(odd.spot.text)
     )
@@ -213,6 +218,9 @@ def _odd_ranks(
         return still, drifted, ()
     why = f"{found.own} here, {found.usual} on all others"
     odd = OddNode(found.node, DISSENT, why, (), found.spot, found.spot.time)
+    same = next((item for item in drifted if item.node == odd.node and item.spot is not None), None)
+    if same is not None and same.spot is not None and same.spot.order < found.spot.order:
+        odd = same  # it was on its way before it differed in a line that is kept
     return still, (odd, *(item for item in drifted if item.node != odd.node)), (odd,)
 
 
