@@ -32,7 +32,10 @@ KEPT = 6  # last lines that follow each other
 NOISY = 3.0  # times as much as a number varies from line to line
 STANDS = 0.6  # score of a number that stands
 MOST = 1
+BEHIND = 0.5  # of the score
+SMALL = 0.25  # of the usual value of numbers with a fraction
 NumberPlace = tuple[tuple[str, ...], int]  # the words of a line, and which of its numbers
+_ROW = re.compile(r"\W{0,3}<\*>(?:\W{1,3}<\*>){2,20}\W{0,3}")  # of a table: numbers only
 _WAITS = re.compile(r"(?i)(?<![a-z])(?:wait(?:ed|ing|s)?|idle|stalled)(?![a-z])")
 
 
@@ -63,7 +66,8 @@ def _common(run: RunProfile) -> Iterator[RunEvent]:
     nodes = run.ranks
     for event in sorted(run.events.values(), key=lambda item: item.id):
         few = len(event.nodes.keys() & nodes) < max(FEWEST_NODES, USUAL * len(run.peers(event.nodes)))
-        if not few and not is_consequence(event.text) and not is_body(event.text):
+        body = is_body(event.text) and not _ROW.fullmatch(event.text)
+        if not few and not is_consequence(event.text) and not body:
             yield event
 
 
@@ -84,17 +88,18 @@ def _of_event(event: RunEvent) -> list[OddNode]:
         values = {node: [line[place] for line in lines] for node, lines in rows.items()}
         first = {node: median(own[:EDGE]) for node, own in values.items()}
         last = {node: median(own[-EDGE:]) for node, own in values.items()}
-        moved = {node: _powers(last[node], first[node]) for node in rows}
+        least = _least(values)
+        moved = {node: _powers(last[node], first[node], least) for node in rows}
         usual, end = median(moved.values()), median(last.values())
         spread = 1.4826 * median(abs(value - usual) for value in moved.values())
-        noise = median(_range(own[-EDGE:]) for own in values.values())
+        noise = median(_range(own[-EDGE:], least) for own in values.values())
         leaving = _leaving(values)
         far = [
             node
             for node in rows
             if (
                 abs(moved[node] - usual) > max(DOUBLED, FAR * spread, NOISY * noise)
-                and abs(_powers(last[node], end)) > DOUBLED
+                and abs(_powers(last[node], end, least)) > DOUBLED
             )
             or node in leaving
         ]
@@ -104,7 +109,8 @@ def _of_event(event: RunEvent) -> list[OddNode]:
             score = min(1.0, abs(moved[node] - usual) / 4)
             spots = event.nodes[node].spots
             behind = abs(moved[node]) < abs(usual)  # it printed no more of them, while the others went on
-            begun = spots[-1] if behind else _begun(values[node], spots, first[node], last[node])
+            begun = spots[-1] if behind else _begun(values[node], spots, first[node], last[node], least)
+            score *= BEHIND if behind else 1.0  # what moves on the rank itself says more
             found.append(OddNode(node, score, why, (event.id,), begun, begun.time, place))
         found += [replace(odd, place=place) for odd in (*_standing(event, values), *_turned(event, values))]
     return found
@@ -140,9 +146,9 @@ def _leaving(rows: Mapping[str, Sequence[float]]) -> frozenset[str]:
     )
 
 
-def _begun(values: Sequence[float], spots: Sequence[LineRef], first: float, last: float) -> LineRef:
+def _begun(values: Sequence[float], spots: Sequence[LineRef], first: float, last: float, least: float) -> LineRef:
     """The line from which on a number was nearer to its last value than to its first one."""
-    near = [abs(_powers(value, last)) < abs(_powers(value, first)) for value in values]
+    near = [abs(_powers(value, last, least)) < abs(_powers(value, first, least)) for value in values]
     since = next((at for at in range(len(near), 0, -1) if not near[at - 1]), 0)
     return spots[min(since, len(spots) - 1)]
 
@@ -170,12 +176,19 @@ def _numbers(spots: Sequence[LineRef]) -> list[list[float]]:
     return [numbers_in(spot.text) for spot in spots]
 
 
-def _range(values: Iterable[float]) -> float:
+def _least(rows: Mapping[str, Sequence[float]]) -> float:
+    """What differences are seen against: small counts vary by one or two, but times and shares are small by themselves."""
+    values = [abs(value) for own in rows.values() for value in own]
+    counts = sum(value.is_integer() for value in values) * 2 > len(values)
+    return 1.0 if counts else min(1.0, SMALL * median(values)) or 1.0
+
+
+def _range(values: Iterable[float], least: float) -> float:
     """By how many powers of two numbers differ."""
     several = list(values)
-    return _powers(max(several), min(several))
+    return _powers(max(several), min(several), least)
 
 
-def _powers(value: float, other: float) -> float:
-    """By how many powers of two a number exceeds another; small numbers do not count as far apart."""
-    return math.log2((abs(value) + 1.0) / (abs(other) + 1.0))
+def _powers(value: float, other: float, least: float) -> float:
+    """By how many powers of two a number exceeds another; numbers below the least do not count as far apart."""
+    return math.log2((abs(value) + least) / (abs(other) + least))

@@ -82,7 +82,8 @@ def first_report(run: RunProfile, rank: str | None = None) -> tuple[RunEvent, Li
             status = _STATUS.search(STAMPS.sub(" ", spot.text))
             failed = status is not None and int(status[1]) not in (*ENDED_WELL, *STOPPED)
             signal = by_signal(spot.text)
-            if not signal and (status is None or (rank is None and not failed)):
+            stopped = status is not None and int(status[1]) in STOPPED
+            if not signal and (status is None or stopped or (rank is None and not failed)):
                 continue
             named = accused(run, spot, names, members)
             if named and status and not signal:
