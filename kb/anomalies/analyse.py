@@ -216,8 +216,7 @@ def _odd_ranks(
     found = dissenting(seen.run, good.apart if good else None)
     if found is None:
         return still, drifted, ()
-    why = f"{found.own} here, {found.usual} on all others"
-    odd = OddNode(found.node, DISSENT, why, (), found.spot, found.spot.time)
+    odd = OddNode(found.node, DISSENT, found.why, (), found.spot, found.spot.time)
     same = next((item for item in drifted if item.node == odd.node and item.spot is not None), None)
     if same is not None and same.spot is not None and same.spot.order < found.spot.order:
         odd = same  # it was on its way before it differed in a line that is kept

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kb.anomalies.core.odd_words import odd_words
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence, skeleton
 from kb.anomalies.core.stamps import STAMPS
@@ -35,6 +36,13 @@ class Dissent:
     usual: str
     spot: LineRef
 
+    @property
+    def why(self) -> str:
+        """What differs, in words."""
+        if self.own and self.usual:
+            return f"{self.own} here, {self.usual} on all others"
+        return f'only here it says "{self.own}"' if self.own else f'all others say "{self.usual}"'
+
 
 def dissenting(run: RunProfile, apart: frozenset[tuple[str, ...]] | None = None) -> Dissent | None:
     """The one rank whose value differs from all others', with the first line that shows it.
@@ -47,15 +55,19 @@ def dissenting(run: RunProfile, apart: frozenset[tuple[str, ...]] | None = None)
         odd = _dissent(lines, ranks, usual=apart is not None and words in apart, compared=apart is not None)
         if odd is not None:
             found.append(odd)
+    if apart is not None and FEWEST_RANKS <= len(ranks) <= MOST_RANKS:  # else it may be so by design
+        told = odd_words(run, ranks)
+        found += [Dissent(node, own, usual, spot) for words, node, own, usual, spot in told if words not in apart]
     return min(found, key=lambda odd: odd.spot.order, default=None)
 
 
 def lines_apart(run: RunProfile) -> frozenset[tuple[str, ...]]:
     """The lines, by their words, in which one rank of a good run differs."""
     ranks = _ranks(run)
-    return frozenset(
-        words for words, lines in _alike(run, ranks).items() if _dissent(lines, ranks, usual=False, compared=True)
-    )
+    found = {words for words, lines in _alike(run, ranks).items() if _dissent(lines, ranks, usual=False, compared=True)}
+    if FEWEST_RANKS <= len(ranks) <= MOST_RANKS:
+        found |= {words for words, *_ in odd_words(run, ranks)}
+    return frozenset(found)
 
 
 def _ranks(run: RunProfile) -> tuple[str, ...]:
