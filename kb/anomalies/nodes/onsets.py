@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from kb.anomalies.core.numbers import numbers_in
 from kb.anomalies.core.run import LineRef, RunProfile
 from kb.anomalies.core.severity_words import skeleton
 from kb.anomalies.nodes.peers import OddNode
+from kb.parsers.logs.timestamps import find_time
 
 EDGE = 3  # first lines of the rank itself whose numbers are usual
 WITHIN = 1 << 22  # bytes between two lines that are read at most
@@ -68,6 +70,9 @@ def _between(rows: Sequence[_Row], since: int, read: ReadBytes) -> list[_Row]:
     width = min(map(len, own))
     fixed = [place for place in range(width) if len({numbers[place] for numbers in own}) == 1]  # the rank among them
     words, prefix = skeleton(after.text), _prefix(before.text, after.text)
+    year = None if before.time is None else datetime.fromtimestamp(before.time, UTC).year
+    read_as = find_time(before.text.encode("utf-8", "replace"), year)
+    shift = before.time - read_as if before.time is not None and read_as is not None else 0.0  # of a zone
     found = []
     offset = start
     for line in read(after.source, start, after.offset).split(b"\n"):
@@ -75,7 +80,9 @@ def _between(rows: Sequence[_Row], since: int, read: ReadBytes) -> list[_Row]:
         if text.startswith(prefix) and skeleton(text) == words:
             numbers = numbers_in(text)
             if len(numbers) >= width and all(numbers[place] == own[0][place] for place in fixed):
-                spot = replace(after, offset=offset, text=text, line=None, time=None, dated=False)
+                time = find_time(line, year)
+                known = time + shift if time is not None else before.time
+                spot = replace(after, offset=offset, text=text, line=None, time=known, dated=time is not None)
                 found.append((spot, numbers))
         offset += len(line) + 1
     return found
