@@ -58,6 +58,9 @@ _CONSEQUENCE = lazy_compile(
     r"|socket closed|error received from peer|terminated with the following error"
     r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"
     r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout"
+    r"|\b(?:stream|socket|channel|pipe|link|line)s? (?:was |were )?(?:ended|closed|shut|hung up)\b|\bhung up (?:in|on)\b|\bunexpected (?:end of stream|eof on the)\b"
+    r"|\b(?:peer|rank|worker|member|partner|neighbou?r|process|task)(?:s|(?:[ #:]{1,2}(?:\d{1,6}|<\*>)))? (?:is |are |was |were )?(?:gone|lost|left|hung up|vanished|went away|disconnected)\b"
+    r"|(?-i:\b\w{0,40}(?:Peer|Rank|Worker|Member|Partner|Neighbou?r)s?(?:Gone|Lost|Left|Down|Dead|Died|Closed)\b)"
     r"|barrier timed out|tasks that reached the barrier|tasks (?:have crashed|are unhealthy)|^(?:\w{1,40}\.){0,4}(?:timeout|timeouterror): timed out(?: \[in |$)"
     r"|gloo.*(?:closed|timed out)|timed out waiting \S{1,12} ?m?s for (?:send|recv)"
 )
