@@ -18,6 +18,7 @@ MOST = 2  # that are added
 OFTEN = 2  # lines of each rank, at most
 SOON = 2.0  # seconds before the exception
 BESIDE = 8192  # bytes before it, where lines have no time of their own
+LAST = 1024  # bytes of a log that are its end
 MOST_RANKS = 0.5  # share of the ranks that raise the exception
 GRAVE = frozenset({"error", "critical"})
 WARNED = frozenset({"error", "critical", "warning"})
@@ -36,9 +37,10 @@ def with_introductions(
     Of an exception that several ranks raise, warnings count, too: they have the reason in common. `filtered`: a good run is known.
     """
     new = NEW if filtered else UNFILTERED
-    raised = [item for item in told if item.raised and not item.consequence]
+    raised = [item for item in told if not item.consequence and (item.raised or item.event.level in GRAVE)]
     known = {item.event.id for item in told}
     launched = of_launchers(run, fresh, new) if raised else frozenset()
+    ends = {voice.source: voice.last.offset for voice in run.voices if voice.last is not None}
     found: list[RankedEvent] = []
     for event in sorted(run.events.values(), key=lambda one: one.id):
         if event.id in known or event.id in launched or fresh.get(event.id, 0.0) < new or event.level not in WARNED:
@@ -46,7 +48,7 @@ def with_introductions(
         if is_raised(event.text) or is_consequence(event.text) or is_body(event.text):
             continue
         for item in raised:
-            if _introduces(event, item.event, off):
+            if _introduces(event, item.event, off, ends):
                 spot = min((seen.spots[-1] for seen in event.nodes.values()), key=lambda one: one.order)
                 why = ("printed just before the exception",)
                 nodes = frozenset(event.nodes)
@@ -59,7 +61,7 @@ def with_introductions(
     return [*told, *found[:MOST]]
 
 
-def _introduces(event: RunEvent, raised: RunEvent, off: Mapping[str, float]) -> bool:
+def _introduces(event: RunEvent, raised: RunEvent, off: Mapping[str, float], ends: Mapping[str, int]) -> bool:
     """Whether nearly only ranks that raise an exception print an event, shortly before."""
     both = event.nodes.keys() & raised.nodes.keys()
     if len(both) != len(event.nodes) or len(both) < MOST_RANKS * len(raised.nodes):
@@ -69,15 +71,17 @@ def _introduces(event: RunEvent, raised: RunEvent, off: Mapping[str, float]) -> 
     often = max(OFTEN, 4) if event.level not in GRAVE else OFTEN
     if any(event.nodes[node].count > often for node in both):
         return False
-    near = sum(_is_just_before(event.nodes[node].spots[-1], raised.nodes[node].spots[0], off) for node in both)
+    near = sum(_is_just_before(event.nodes[node].spots[-1], raised.nodes[node].spots[0], off, ends) for node in both)
     return near >= MOST_RANKS * len(both)
 
 
-def _is_just_before(spot: LineRef, raised: LineRef, off: Mapping[str, float]) -> bool:
+def _is_just_before(spot: LineRef, raised: LineRef, off: Mapping[str, float], ends: Mapping[str, int]) -> bool:
     if spot.source == raised.source:
         return spot.offset < raised.offset and (
             raised.offset - spot.offset <= BESIDE or _seconds(spot, raised, off) <= SOON
         )
+    if not raised.dated:  # in another log of the rank: then what that rank printed last there is near
+        return ends.get(spot.source, spot.offset) - spot.offset <= LAST
     return spot.dated and -SOON <= _seconds(spot, raised, off) <= SOON
 
 
