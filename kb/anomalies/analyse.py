@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
 from kb.anomalies.core.dissent import dissenting
-from kb.anomalies.core.run import LineRef, RunProfile, StepLine
+from kb.anomalies.core.run import RANK, LineRef, RunProfile, StepLine
 from kb.anomalies.core.severity_words import by_signal, is_body, is_raised
 from kb.anomalies.events.aftermath import without_aftermath
 from kb.anomalies.events.features import EventMeasurer
@@ -22,7 +22,7 @@ from kb.anomalies.events.peer_reports import without_peer_reports
 from kb.anomalies.events.ranking import TOLD, RankedEvent, choose_events, ending_of, rank_events
 from kb.anomalies.events.reported_ends import with_report
 from kb.anomalies.events.unit_names import named_events, named_nodes
-from kb.anomalies.nodes.absences import absences
+from kb.anomalies.nodes.absences import absences, stopped_lines
 from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.members import reports_end
 from kb.anomalies.nodes.onsets import ReadBytes, with_onset
@@ -183,7 +183,7 @@ def find_anomalies(
         events += tuple(item for item in before_odd(drifted, weighed, len(run.ranks)) if item.event.id not in told)
     events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
-    nodes = _first(nodes, dissent if events and not accused else (*accused, *still, *drifted))
+    nodes = _first(nodes, (*dissent, *still) if events and not accused else (*accused, *still, *drifted))
     nodes = _together(run, events, nodes) if not dissent else nodes
     return RunFindings(
         named_events(events, run.names),
@@ -265,10 +265,21 @@ def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
         (event.raised or is_raised(event.spot.text)) and not event.consequence and event.score >= TOLD
         for event in events
     ):
-        return ()
+        return _pulse_lost(seen.run, seen.off, seen.ending.interval, seen.ending.at, events)
     found = absences(seen.run, seen.off, seen.ending.interval, seen.ending.at)
     told = {(event.spot.source, event.spot.offset) for event in events}
     return tuple(odd for odd in found if odd.spot is None or _tells(odd.spot, told))
+
+
+def _pulse_lost(
+    run: RunProfile, off: Mapping[str, float], interval: float, at: float | None, events: Sequence[RankedEvent]
+) -> tuple[OddNode, ...]:
+    """The rank whose regular line stopped while those of all others went on, if others raise what is told: they missed it."""
+    raised = {node for event in events if event.raised for node in event.event.nodes}
+    lost = [
+        odd for odd in stopped_lines(run, off, interval, at) if odd.node.startswith(RANK) and odd.node not in raised
+    ]
+    return tuple(lost) if len(lost) == 1 else ()
 
 
 def _tells(spot: LineRef, told: Collection[tuple[str, int]]) -> bool:

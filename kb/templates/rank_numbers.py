@@ -6,6 +6,7 @@ a clock or a counter does not.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ FEWEST_RANKS = 3
 COVERED = (
     0.6  # share of the lines without a known form that have this one; launchers and their reports add lines without it
 )
+SEVERAL = 5  # the highest rank from which on one of them may be missing
 PRESENT = 0.9  # share of the numbers from 0 to the highest that occur
 BACK = 0.25  # share of the changes from line to line that go down
 BACK_IN_TURN = 0.1  # likewise, where ranks speak in turn, as in logs that were sorted by whole seconds
@@ -76,7 +78,8 @@ def is_rank(numbers: PlaceNumbers, lines: int, covered: float = COVERED) -> bool
     """Whether numbers at one place of the lines behave as ranks do."""
     count = Counter(numbers.values)
     highest = max(count)
-    if len(count) < FEWEST_RANKS or len(count) < PRESENT * (highest + 1) or median(count.values()) < 2:
+    enough = min(PRESENT * (highest + 1), highest if highest >= SEVERAL else math.inf)  # one may never have started
+    if len(count) < FEWEST_RANKS or len(count) < enough or median(count.values()) < 2:
         return False
     if len(numbers.lines) < covered * lines:
         return False

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
@@ -26,6 +27,7 @@ AGAIN = 3  # lines of each of the others that one rank lacks
 REGULAR = 4  # lines of an event on a node from which on it is regular
 STEADY = 3.0  # times the usual pause, the longest of a steady line
 MISSED = 4.0  # of its usual pauses without the line
+MISSED_STEADY = 3.0  # likewise, where it comes at regular times on all
 SHORTEST = 2.0  # seconds
 
 
@@ -37,7 +39,7 @@ def absences(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
         *ended_early(run, off, interval),
         *cry,
         *_never_there(run, off),
-        *_stopped(run, off, interval, at),
+        *stopped_lines(run, off, interval, at),
         *(() if cry else (*_one_less(run, off), *_in_turn(run, off))),
     ):
         found.setdefault(odd.node, odd)
@@ -142,7 +144,7 @@ def _last_before(run: RunProfile, node: str, stop: LineRef) -> LineRef | None:
     return max(spots, key=lambda spot: spot.offset, default=None)
 
 
-def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: float | None) -> list[OddNode]:
+def stopped_lines(run: RunProfile, off: Mapping[str, float], interval: float, at: float | None) -> list[OddNode]:
     """Nodes that no longer print a regular line, while nearly all others that print it continue."""
     units = _units(run)
     found: dict[str, tuple[int, OddNode]] = {}
@@ -158,13 +160,19 @@ def _stopped(run: RunProfile, off: Mapping[str, float], interval: float, at: flo
         pause = max(SHORTEST, 2 * interval, MISSED * median(_pause(seen, off) for seen in regular.values()))
         if at is not None and usual < at - pause:
             continue  # it ended everywhere before the turn, as lines of a start do
-        late = {node: max(SHORTEST, 2 * interval, MISSED * _pause(seen, off)) for node, seen in regular.items()}
+        always = all(_is_steady(seen, off) for seen in regular.values())
+        left_out = any(seen.count > len(seen.spots) for seen in regular.values())
+        missed = MISSED_STEADY if always else MISSED
+        longest = inf
+        if always and left_out:  # lines that were not kept would seem to be a silence
+            longest = median(_pause(seen, off) for seen in regular.values())
+        late = {node: max(SHORTEST, 2 * interval, missed * _pause(seen, off)) for node, seen in regular.items()}
         before = [item for item in ends.items() if usual - item[1][0] > late[item[0]]]
         times = _times(event, off) if before else []
         early = [
             (node, spot, usual - end)
             for node, (end, spot) in before
-            if usual - end - _silence(times, end, usual) > late[node]
+            if usual - end - min(longest, _silence(times, end, usual)) > late[node]
         ]
         steady = sum(_is_steady(seen, off) for seen in regular.values()) * 2 >= len(regular)
         if len(early) == 1 and len(early) * 4 <= len(ends) and steady:

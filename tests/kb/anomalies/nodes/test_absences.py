@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
-from kb.anomalies.nodes.absences import _stopped, absences
+from kb.anomalies.nodes.absences import absences, stopped_lines
 
 RANKS = [f"rank {number}" for number in range(8)]
 
@@ -177,8 +177,8 @@ def test_a_line_is_not_missed_while_nobody_prints_it() -> None:
     """All stood for a while; what the others printed after that is no long time."""
     own = [float(second) for second in range(12)]
     times = {rank: [*own, 30.0, 30.5] for rank in RANKS} | {"rank 2": own}
-    assert _stopped(a_run(an_event("pulse", times)), {}, 1.0, 30.2) == []
-    (odd,) = _stopped(
+    assert stopped_lines(a_run(an_event("pulse", times)), {}, 1.0, 30.2) == []
+    (odd,) = stopped_lines(
         a_run(an_event("pulse", {rank: [float(s) for s in range(31)] for rank in RANKS} | {"rank 2": own})),
         {},
         1.0,
