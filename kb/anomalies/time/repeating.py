@@ -61,7 +61,7 @@ def repeating_steps(run: RunProfile, known: StepForms | None = None) -> Repeatin
     Lines of a loss that name no step get the step that was under way, as those of their source that count show it.
     """
     if known:
-        best = _of_forms(run, known)
+        best = _of_forms(run, known) or _of_few_lines(run)
         return _steps_of(run, best) if best is not None else RepeatingSteps()
     best = _step_count(_counts(run)) or _of_few_lines(run)
     nodes = len(_speakers(run))
