@@ -59,6 +59,7 @@ DISSENT = 0.8  # score of a rank whose value differs from all others'
 LITTLE = 20.0  # seconds that slower steps of a run that ended well may cost
 MUCH = 2.5  # times as long a step takes that is told all the same
 RUNNING = "RUNNING"
+STOPPED = ("CANCELLED", "TIMEOUT")  # by somebody, or by its time limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,8 @@ def find_anomalies(
         events = tuple(event for event in events if event.score >= TOLD or event.fresh >= NEW)
     events = without_aftermath(events, (*still, *drifted), off, run.ranks)
     events, accused = with_report(run, events, still or drifted) if ending.crashed else (events, ())
+    if run.state.upper() in STOPPED and all(event.launched for event in events):
+        events = ()  # that it was stopped is known, and says nothing of why it hung
     if good is not None:
         told = {event.event.id for event in events}
         events += tuple(item for item in before_odd(drifted, weighed, len(run.ranks)) if item.event.id not in told)

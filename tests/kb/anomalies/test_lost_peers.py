@@ -24,7 +24,9 @@ def stamp(second: float) -> str:
 
 def traceback_of(exception: str, function: str) -> str:
     """A traceback with one frame."""
-    return f'Traceback (most recent call last):\n  File "/app/glue.py", line 12, in {function}\n    wait()\n{exception}\n'
+    return (
+        f'Traceback (most recent call last):\n  File "/app/glue.py", line 12, in {function}\n    wait()\n{exception}\n'
+    )
 
 
 def log_of(rank: int, steps: int = STEPS, *, build: str = "4.2.1", queue: int = 3) -> str:
