@@ -10,10 +10,9 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 from kb.facts.job_facts import Facts
+from kb.facts.log.line_writers import writer_of
 from kb.facts.stated_world import stated_world
 from kb.model import Resource, Structure
-from kb.parsers.logs.prefixes import peel
-from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
 from kb.report import ranges
 from kb.scanning.summary import StreamSummary
@@ -378,8 +377,7 @@ def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
     yield from (structure.resource.rank for structure in summary.structures if _speaks(structure))
     yield from (point.rank for point in summary.series.points)
     if summary.ref.resource.rank is None:
-        lines = (line.encode("utf-8", "replace")[:512] for line in summary.head.split("\n"))
-        yield from (speaker(line, peel(line)).rank for line in lines)
+        yield from (writer_of(summary, line[:512]).rank for line in summary.head.split("\n"))
         yield from map(int, _STARTED.findall(summary.head))
     for hits in summary.hits.values():
         yield from (tally.rank for tally in hits.ranks)

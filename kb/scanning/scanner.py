@@ -72,6 +72,7 @@ class Scanner:
         self._head = b""
         self._first_time: float | None = None
         self._tail: tuple[int, bytes] = (own_start, b"")
+        self._speaker = speaker
         self._hits = HitCollector(plan, ref, speaker)
         self._structures = StructureCollector(ref, speaker)
         self._iterations = IterationLines(ref, limits, speaker)
@@ -107,6 +108,7 @@ class Scanner:
             head=decode_in_size(self._head),
             tail=decode_in_size(self._tail[1]),
             tail_offset=self._tail[0],
+            speaker=self._speaker,
         )
 
     def _work(self, *, final: bool) -> None:

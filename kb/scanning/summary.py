@@ -7,6 +7,7 @@ leaves give the same summary. Everything is bounded, whatever the size of the st
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from itertools import islice
@@ -101,7 +102,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """The summary of a stream: bytes read, hits, structures, series, stage marks, times, head and tail."""
+    """The summary of a stream: bytes read, hits, structures, series, stage marks, times, head and tail.
+
+    `speaker`: how its lines name their rank, if no known form does (kb.templates.rank_prefixes).
+    """
 
     ref: StreamRef
     size: int = 0
@@ -115,6 +119,7 @@ class StreamSummary:
     tail: str = ""
     tail_offset: int = 0
     gaps: tuple[Gap, ...] = ()
+    speaker: re.Pattern[bytes] | None = None
 
 
 def tail_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
@@ -263,6 +268,7 @@ def merge(left: StreamSummary, right: StreamSummary) -> StreamSummary:
         tail=max((left.tail_offset, left.tail), (right.tail_offset, right.tail))[1],
         tail_offset=max(left.tail_offset, right.tail_offset),
         gaps=tuple(dict.fromkeys(sorted((*left.gaps, *right.gaps), key=repr))),
+        speaker=left.speaker or right.speaker,
     )
 
 

@@ -79,7 +79,7 @@ def is_rank(numbers: PlaceNumbers, lines: int, covered: float = COVERED) -> bool
     count = Counter(numbers.values)
     highest = max(count)
     enough = min(PRESENT * (highest + 1), highest if highest >= SEVERAL else math.inf)  # one may never have started
-    if len(count) < FEWEST_RANKS or len(count) < enough or median(count.values()) < 2:
+    if len(count) < max(FEWEST_RANKS, enough) or median(count.values()) < 2:
         return False
     if len(numbers.lines) < covered * lines:
         return False

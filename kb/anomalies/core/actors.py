@@ -18,6 +18,7 @@ from kb.templates.template import Occurrence, TemplatePlace
 
 FEWEST_RANKS = 3  # of actors that are told
 ALWAYS = 0.9  # share of the lines that tell an actor's rank which agree
+HEAD = 80  # characters of an actor's line in which it may give its number
 OFTEN = 0.8  # share of an actor's lines that name it
 _ACTOR = re.compile(
     r"(?:\x1b\[[\d;]{1,8}m)?\((?P<of>[A-Za-z_][\w.:]{0,60}) pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,45})?\)"
@@ -26,6 +27,7 @@ _PLACED = re.compile(  # by whoever starts the actors: `placed Arena rank=3 pid=
     r"(?i)(?<![\w-])(?:global[_ ])?rank[=: ]{1,2}(\d{1,6})\b[^\n]{0,80}?(?<![\w-])pid[=: ]{1,2}(\d{1,10})\b"
     r"|(?<![\w-])pid[=: ]{1,2}(\d{1,10})\b[^\n]{0,80}?(?<![\w-])(?:global[_ ])?rank[=: ]{1,2}(\d{1,6})\b"
 )
+_NUMBERED = re.compile(r"(?<![\w./-])([A-Za-z_]{2,24})(?:[\[=:#-]|=\"?| )(\d{1,5})(?![\w.])")
 _NAME = re.compile(r"(?<![\w./-])[A-Za-z]{2,24}[_-]\d{1,4}(?=: )")
 
 
@@ -39,6 +41,7 @@ def with_actor_ranks(tables: Sequence[TemplateTable]) -> list[TemplateTable]:
                 pids.add(own)
             for pid, rank in _told(place, own):
                 told[pid][rank] += 1
+    told = told or _numbered(tables)
     ranks = {pid: max(told[pid].items(), key=lambda item: (item[1], -item[0]))[0] for pid in told.keys() & pids}
     steady = all(told[pid][rank] >= ALWAYS * told[pid].total() for pid, rank in ranks.items())
     if len(ranks) < max(FEWEST_RANKS, len(pids) / 2) or not steady or len(set(ranks.values())) < len(ranks):
@@ -65,6 +68,25 @@ def _told(place: TemplatePlace, own: int | None) -> Iterator[tuple[int, int]]:
         return
     for match in _PLACED.finditer(place.line):
         yield (int(match[2]), int(match[1])) if match[2] else (int(match[3]), int(match[4]))
+
+
+def _numbered(tables: Sequence[TemplateTable]) -> dict[int, Counter[int]]:
+    """By process id the number that an actor gives itself behind one word in nearly all of its lines, if these are 0 and up."""
+    found: dict[str, dict[int, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    lines: Counter[int] = Counter()
+    for place in (place for table in tables for place in _places(table)):
+        pid = _pid(place)
+        if pid is not None:
+            lines[pid] += 1
+            head = _ACTOR.sub("", place.line, count=1)[:HEAD]
+            for word, number in {match.groups() for match in _NUMBERED.finditer(head)}:
+                found[word][pid][int(number)] += 1
+    for _, numbers in sorted(found.items()):
+        ranks = {number for counts in numbers.values() for number in counts}
+        own = all(len(counts) == 1 and counts.total() >= OFTEN * lines[pid] for pid, counts in numbers.items())
+        if own and numbers.keys() == lines.keys() and len(ranks) == len(numbers) and ranks == set(range(len(ranks))):
+            return numbers
+    return {}
 
 
 def _ranked(table: TemplateTable, ranks: Mapping[int, int]) -> TemplateTable:

@@ -32,6 +32,8 @@ def with_own_ranks(table: TemplateTable, world_size: int | None = None) -> Templ
     """The table without ranks that the job cannot have."""
     ranks = table.endings.keys()
     highest = world_size or FAR_APART * len(ranks)
+    if 0 not in ranks and world_size in ranks:
+        highest += 1  # counted from one, as `docker compose` names its containers
     strange = frozenset(rank for rank in ranks if rank >= highest)
     if not strange or len(strange) > FEW * len(ranks):
         return table

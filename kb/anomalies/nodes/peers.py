@@ -49,7 +49,9 @@ def silent(run: RunProfile) -> tuple[OddNode, ...]:
     heard = run.heard
     mute = [node for node in run.nodes if node not in heard]
     if run.ranks:
-        mute = [node for node in mute if node.startswith(RANK)]
+        several = sum(node.startswith(RANK) for node in run.nodes)
+        first = f"{RANK}0" if f"{RANK}{several}" in heard else ""  # they are counted from one
+        mute = [node for node in mute if node.startswith(RANK) and node != first]
     if len(mute) > len(heard):
         return ()
     return tuple(OddNode(node, 0.8 if run.beats else 1.0, "it left no log") for node in sorted(mute))

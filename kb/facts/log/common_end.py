@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kb.anomalies.core.severity_words import is_consequence, skeleton
+from kb.facts.log.line_writers import writer_of
 from kb.model import Structure
 from kb.parsers.logs.error_lines import error_level, message_of
-from kb.parsers.logs.prefixes import peel
-from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary, tail_lines
 
@@ -35,8 +34,7 @@ def before_a_common_end(summary: StreamSummary, exceptions: Sequence[Structure])
     last: dict[int, tuple[int, str]] = {}
     for at, line in tail_lines(summary):
         if line.strip():
-            raw = line.encode("utf-8", "replace")[:_CUT]
-            rank = speaker(raw, peel(raw)).rank
+            rank = writer_of(summary, line[:_CUT]).rank
             if rank is None:  # a launcher's or scheduler's report: the processes alone do not decide
                 return []
             last[rank] = at, line[:_CUT]

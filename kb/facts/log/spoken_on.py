@@ -12,10 +12,9 @@ from functools import lru_cache
 
 from kb.anomalies.core.severity_words import is_consequence, is_raised, skeleton
 from kb.facts.log.chained_exceptions import structure_start, wrapped_in
+from kb.facts.log.line_writers import writer_of
 from kb.model import Resource, Structure
 from kb.parsers.logs.error_lines import error_level, message_of
-from kb.parsers.logs.prefixes import peel
-from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary, kept_lines
 
@@ -27,6 +26,7 @@ MOST_OFTEN = 0.5  # … and their share of those of the form that it printed mos
 SPOKEN_BY_MAIN = 8  # likewise, where a traceback begins in a main function, as it may also if nobody caught it
 RECORD = 400  # bytes above a traceback within which the record that it belongs to ends
 _FEWEST_WORDS = 2
+_FEWEST_NUMBERS = 3  # of a row
 _FEWEST_OTHERS = 2  # processes of a log of several
 _ENTRY = lazy_compile(
     r"[^\n]{1,300}:\d{1,6} in (?:<module>|_bootstrap\w*|_?run\w*|_wrap\w*|_worker_loop|wrapper|\w*main\w*|_try\w*)(?:\n|$)"
@@ -34,6 +34,9 @@ _ENTRY = lazy_compile(
 _MAIN = lazy_compile(r"[^\n]{1,300}:\d{1,6} in \w*main\w*(?:\n|$)")
 _GIVES_UP = lazy_compile(r"(?i)giv(?:ing|e|en) up|gave up|fatal|abort|exit|last attempt")
 _DIGITS = lazy_compile(r"\d")
+_NUMBER = lazy_compile(r"[-+]?\d[\d.:,]*(?:[eE][-+]?\d+)?")
+_BLANKS = lazy_compile(r"\s+")
+_LETTERS = lazy_compile(r"[^\W\d_]{3}")
 _Words = tuple[str, ...]
 _Line = tuple[int, Resource, _Words]  # offset, writer, words; none of a line that reports trouble
 
@@ -133,9 +136,17 @@ def _may_be_caught(item: Structure) -> bool:
 
 def _said(summary: StreamSummary, at: int, line: str) -> _Line:
     """Return a line with its writer and its words."""
-    own, raw = summary.ref.resource, line.encode("utf-8", "replace")[:1024]
+    own = summary.ref.resource
     words = skeleton(message_of(line[:1024]))
-    return at, own if own.rank is not None else speaker(raw, peel(raw)), words if len(words) >= _FEWEST_WORDS else ()
+    if len(words) < _FEWEST_WORDS:
+        words = _row(line[:1024])
+    return at, own if own.rank is not None else writer_of(summary, line), words
+
+
+def _row(line: str) -> _Words:
+    """The form of a row of a table in place of its words, as trainers print their steps; nothing of other lines."""
+    numbers, form = len(_NUMBER.findall(line)), _NUMBER.sub("0", line)
+    return (_BLANKS.sub(" ", form).strip(),) if numbers >= _FEWEST_NUMBERS and not _LETTERS.search(form) else ()
 
 
 def _usual(summary: StreamSummary, at: int, line: str, known: Container[_Words] | None = None) -> _Line:
