@@ -21,6 +21,7 @@ from kb.scanning.summary import StreamSummary, kept_lines
 ALIKE = 2  # excused exceptions of one place that show that its handler lives with them
 SPOKEN = 3  # usual lines that show that a process went on
 SPOKEN_UNKNOWN = 12  # likewise, where lines do not say which process wrote them
+AGAIN, AGAIN_KINDS = 3, 2  # lines of a form, and forms, below an exception that show that its process works on
 OFTEN = 3  # lines of a form before an exception, at least, of the steps or the pulse of a process …
 MOST_OFTEN = 0.5  # … and their share of those of the form that it printed most often
 SPOKEN_BY_MAIN = 8  # likewise, where a traceback begins in a main function, as it may also if nobody caught it
@@ -182,6 +183,9 @@ def _went_on(
     before, after = {words for at, _, words in own if at < start}, [line for line in own if line[0] > item.offset]
     usual = sum(words in before for _, _, words in after)
     shared = {words for _, who, words in lines if words and not _is_same(who, writer)}
+    again = Counter(words for at, _, words in after if at >= item.end)
+    if known and _works_on(again, before):
+        return True
     if _MAIN.match(str(item.fields.get("frames"))):
         alike = [words for _, _, words in after if words in shared]
         return known and len(alike) >= SPOKEN_BY_MAIN and len(set(alike)) > 1
@@ -210,6 +214,12 @@ def _went_on(
         return usual >= (SPOKEN if ran else SPOKEN_UNKNOWN)
     spoken = Counter(_key(who) for at, who, words in lines if at >= item.end and words)
     return all(spoken[other] >= (1 if ran else SPOKEN) for other in others)
+
+
+def _works_on(again: Counter[_Words], before: Container[_Words]) -> bool:
+    """Whether a process printed several kinds of lines again and again, as one that ends does not; one of its usual kinds is enough."""
+    often = [words for words, count in again.items() if count >= AGAIN]
+    return len(often) >= AGAIN_KINDS or any(words in before for words in often)
 
 
 def _goes_on_counting(own: Sequence[_Line], start: int, after: Sequence[_Line], usual: Container[_Words]) -> bool:
