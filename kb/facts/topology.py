@@ -348,7 +348,8 @@ class Places:
     def nodes(self) -> tuple[str, ...]:
         """The nodes of the job's ranks; if unknown, those that wrote its logs."""
         job = self._facts.evidence.job.nodes
-        placed = dict.fromkeys(self._names[node] for node in job) if job else dict.fromkeys(self._node.values())
+        told = (self._names.get(node, node) for node in job)  # an address is no name
+        placed = dict.fromkeys(told) if job else dict.fromkeys(self._node.values())
         written = [
             node
             for node, stream in zip(self._streams, self._facts.streams, strict=True)

@@ -19,6 +19,7 @@ from kb.templates.template import Occurrence, TemplatePlace
 FEWEST_RANKS = 3  # of actors that are told
 ALWAYS = 0.9  # share of the lines that tell an actor's rank which agree
 HEAD = 80  # characters of an actor's line in which it may give its number
+MOSTLY = 0.5  # share of its lines in which an actor gives its number; tracebacks do not
 OFTEN = 0.8  # share of an actor's lines that name it
 _ACTOR = re.compile(
     r"(?:\x1b\[[\d;]{1,8}m)?\((?P<of>[A-Za-z_][\w.:]{0,60}) pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,45})?\)"
@@ -83,7 +84,7 @@ def _numbered(tables: Sequence[TemplateTable]) -> dict[int, Counter[int]]:
                 found[word][pid][int(number)] += 1
     for _, numbers in sorted(found.items()):
         ranks = {number for counts in numbers.values() for number in counts}
-        own = all(len(counts) == 1 and counts.total() >= OFTEN * lines[pid] for pid, counts in numbers.items())
+        own = all(len(counts) == 1 and counts.total() >= MOSTLY * lines[pid] for pid, counts in numbers.items())
         if own and numbers.keys() == lines.keys() and len(ranks) == len(numbers) and ranks == set(range(len(ranks))):
             return numbers
     return {}

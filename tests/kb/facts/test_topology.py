@@ -37,6 +37,12 @@ def test_the_jobs_description_places_ranks() -> None:
     assert (known.node_of(3), known.nodes, known.world, known.ranks) == ("cn-2", ("cn-1", "cn-2"), 4, {0, 1, 2, 3})
 
 
+def test_nodes_may_be_known_by_their_addresses_only() -> None:
+    """As those of Ray's clusters are."""
+    known = places(job=Job(world_size=2, nodes={"10.4.0.86": (0,), "10.4.0.87": (1,)}))
+    assert (known.nodes, known.node_of(1)) == (("10.4.0.86", "10.4.0.87"), "10.4.0.87")
+
+
 def test_nccl_places_ranks_processes_and_gpus() -> None:
     """Only the communicator of all ranks: in a smaller one the number is another."""
     known = places(stream(structures=[start("cn-1", 0, 2), start("cn-2", 1, 2, bus="9b000"), start("cn-7", 0, 1)]))

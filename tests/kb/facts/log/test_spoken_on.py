@@ -148,3 +148,14 @@ def test_a_main_function_may_catch_an_exception_too() -> None:
     assert not spoken(raised + both[1] + pulses(8, "[rank3]: "), rank=None)
     assert not spoken(raised + both[0], rank=None)
     assert not spoken(raised.replace("in main", "in <module>") + both[0] + both[1], rank=None)
+
+
+def test_a_process_that_prints_kinds_of_lines_again_and_again_below_lives() -> None:
+    """Though it printed none of them before, or rows of a table only; a few closing lines alike are not enough."""
+    raised = "Traceback (most recent call last):\n  File \"/srv/yard.py\", line 9, in weigh\n    scale[n]\nKeyError: 'sack'\n"
+    below = "".join(f"the mill turns, sack {n} is full\nthe belt runs at {n}.5 m/s\n" for n in range(4))
+    rows = "".join(f"| {n:4} |  2.{n}12 | 0.{n}9 |\n" for n in range(4))
+    closing = "".join(f"gate {n} is shut now\n" for n in range(4))
+    assert spoken(raised + below, rank=3)
+    assert spoken(rows + raised + rows.replace("2.", "1."), rank=3)
+    assert not spoken(raised + closing, rank=3)
