@@ -34,7 +34,7 @@ def beats(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[
 
 
 def over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
-    """The points with steps of the whole run, where a bar counts those of each epoch anew and names the epoch."""
+    """The points with steps of the whole run, where a bar counts those of each epoch from zero and names the epoch."""
     found = list(points)
     own = [point for point in points if not point.validation]
     totals = {point.total for point in own}
@@ -42,14 +42,14 @@ def over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
         return found
     epochs = [int(point.epoch or 0) for point in own]
     each = next(iter(totals)) or 0
-    anew = [
+    again = [
         (before, after)
         for before, after in pairwise(own)
         if (after.step or 0) < (before.step or 0) and after.epoch != before.epoch
     ]
     first = epochs[0]
     rises = all(after >= before for before, after in pairwise(epochs)) and first in (0, 1) and len(set(epochs)) > 1
-    if not rises or len(anew) != len(set(epochs)) - 1 or any((point.step or 0) > each for point in own):
+    if not rises or len(again) != len(set(epochs)) - 1 or any((point.step or 0) > each for point in own):
         return found
     return [
         point if point.validation else replace(point, step=(point.step or 0) + (int(point.epoch or 0) - first) * each)

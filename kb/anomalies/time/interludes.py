@@ -30,7 +30,7 @@ _ENDED = re.compile(r"(?i)(?<![a-z])(?:[a-z]{2,20}ed|written|wrote|kept|done|com
 OVER = ""  # what is under way after the last line of an interlude: steps
 _TROUBLE = frozenset({"warning", "error", "critical"})
 _STORES = re.compile(
-    r"(?i)(?<![a-z])(?:sav(?:e|ed|ing)|stor(?:e|ed|ing)|writ(?:e|ing|ten)|wrote|archiv\w*|snapshots?|check ?points?|ckpts?|persist\w*"
+    r"(?i)(?<![a-z])(?:sav(?:e|ed|ing)|stor(?:e|ed|ing)|writ(?:e|ing|ten)|wrote|archive[ds]?|archiving|snapshots?|check ?points?|ckpts?|persist\w*"
     r"|dump(?:ed|ing)?|seal(?:ed|ing)?|upload\w*|flush\w*|commit(?:s|ted|ting)?|keep|kept|export\w*|back(?:ed|ing)?[ -]?up)(?![a-z])"
 )
 _JUDGES = re.compile(
@@ -191,7 +191,7 @@ def _is_regular(steps: Sequence[float], clock: _StepPlaces) -> bool:
     gaps = [after - before for before, after in pairwise(apart)]
     usual = median(gaps) if gaps else 0.0
     if usual <= 0.0:
-        return False  # once only, or a run that began its steps anew
+        return False  # once only, or a run that began its steps again
     return all(abs(gap - usual * round(gap / usual)) <= room for gap in gaps) and apart[0] - clock.first <= usual + room
 
 
