@@ -9,16 +9,9 @@ from pathlib import Path
 
 from connectors.bundles.streams import DiscoveredStreams, StreamReader, discover
 from kb.model import StreamRef
-from kb.templates.rank_prefixes import (
-    ACTOR,
-    names_several_each,
-    own_prefix_of,
-    rank_prefix_of,
-    shared_own_prefix_of,
-    shared_prefix_of,
-)
-from kb.templates.wrapped_lines import HEAD
 
+HEAD = 64 * 1024  # bytes of a log by which its forms are judged
+FEWEST_LINES = 12  # fewer show no form
 MOST_MIXED = 64  # logs of several ranks each whose first lines are examined together
 MOST_OWN = 8  # logs of one rank each, likewise
 
@@ -65,6 +58,10 @@ def without_node_numbers(streams: Sequence[StreamRef]) -> tuple[StreamRef, ...]:
     heads: dict[int, bytes] = {}
     for number in sorted({ref.resource.rank or 0 for ref in logs})[:MOST_OWN]:
         heads[number] = b"".join(head_of(ref) for ref in logs if ref.resource.rank == number)
+    if len(heads) < 2:
+        return tuple(streams)
+    from kb.templates.rank_prefixes import names_several_each  # noqa: PLC0415 - few jobs need it
+
     if not names_several_each(list(heads.values())):
         return tuple(streams)
     ours = {ref.uri for ref in logs}
@@ -79,30 +76,52 @@ def shared_forms(streams: Sequence[StreamRef]) -> SharedForms:
     several = len({rank for _, rank in own}) > 1
     journals = [ref for ref in streams if ref.group == "logs" and ref.kind == "kernel" and ref.resource.rank is None]
     some = own[:: -(-len(own) // MOST_OWN)] if several else []
-    return SharedForms(
-        _shared(mixed),
-        _shared(journals),
-        shared_own_prefix_of([(head_of(ref), rank) for ref, rank in some]),
-        several,
-    )
+    return SharedForms(_shared(mixed), _shared(journals), _shared_own(some), several)
+
+
+def _shared_own(logs: Sequence[tuple[StreamRef, int]]) -> re.Pattern[bytes] | None:
+    """How the lines of several logs of one rank each name it."""
+    if not logs:
+        return None
+    from kb.templates.rank_prefixes import shared_own_prefix_of  # noqa: PLC0415 - few jobs need it
+
+    return shared_own_prefix_of([(head_of(ref), rank) for ref, rank in logs])
 
 
 def _shared(logs: Sequence[StreamRef]) -> re.Pattern[bytes] | None:
     """How the lines of several logs of several ranks name them."""
-    return shared_prefix_of([head_of(ref) for ref in logs]) if 1 < len(logs) <= MOST_MIXED else None
+    if not 1 < len(logs) <= MOST_MIXED:
+        return None
+    from kb.templates.rank_prefixes import shared_prefix_of  # noqa: PLC0415 - few jobs need it
+
+    return shared_prefix_of([head_of(ref) for ref in logs])
 
 
 def speaker_of(ref: StreamRef, head: bytes, forms: SharedForms) -> re.Pattern[bytes] | None:
     """Return how the lines of a stream name its ranks, or its one rank, if in a form of their own."""
-    if ref.kind == "kernel" and ref.resource.rank is None:  # a journal may be that of the job's units
-        return forms.journals or rank_prefix_of(head)
+    known = _form_of_several(ref, forms)
+    if known is not None or ref.kind not in ("job", "kernel") or head.count(b"\n") < FEWEST_LINES:
+        return known
+    from kb.templates.rank_prefixes import own_prefix_of, rank_prefix_of  # noqa: PLC0415 - short logs do not need it
+
+    if ref.resource.rank is None:  # a journal may be that of the job's units
+        return rank_prefix_of(head)
+    return None if forms.several or ref.kind == "kernel" else own_prefix_of(head, ref.resource.rank)
+
+
+def _form_of_several(ref: StreamRef, forms: SharedForms) -> re.Pattern[bytes] | None:
+    """The form that several logs like a stream show together."""
+    if ref.kind == "kernel":
+        return forms.journals if ref.resource.rank is None else None
     if ref.kind != "job":
         return None
-    if ref.resource.rank is None:
-        return forms.mixed or rank_prefix_of(head)
-    return forms.own if forms.several else own_prefix_of(head, ref.resource.rank)
+    return forms.mixed if ref.resource.rank is None else forms.own if forms.several else None
 
 
 def form_of_ranks(speaker: re.Pattern[bytes] | None, ref: StreamRef) -> re.Pattern[bytes] | None:
     """The form in which the lines of a log of several ranks name them; None if they name processes, as those of Ray's actors do."""
-    return None if ref.resource.rank is not None or speaker == ACTOR else speaker
+    if speaker is None or ref.resource.rank is not None:
+        return None
+    from kb.templates.rank_prefixes import ACTOR  # noqa: PLC0415 - few logs need it
+
+    return None if speaker == ACTOR else speaker

@@ -25,7 +25,6 @@ from kb.scanning.summary import (
     first_places,
     last_places,
 )
-from kb.templates.named_ranks import rank_by
 from kb.values import dataclass
 
 SHOWN = 512
@@ -71,6 +70,8 @@ class HitCollector:
         for start in told:
             rank = rank_of_line(data, start)
             if rank is None and self._speaker is not None:
+                from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
+
                 rank = rank_by(self._speaker, line_at(data, start))
             if rank is None:
                 rank = fixed
@@ -104,6 +105,8 @@ class HitCollector:
         time, own = (prefix.time, True) if prefix.time is not None else time_at_or_before(data, start, year)
         who = writer(text[:1024], prefix)
         if who.rank is None and self._speaker is not None:
+            from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
+
             who = replace(who, rank=rank_by(self._speaker, text))
         who = filled_resource(self._ref.resource, who)
         return Place(offset, _shown_part(text, at), who, time, captures, own)

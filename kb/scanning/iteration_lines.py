@@ -19,7 +19,6 @@ from kb.scanning.hit_collector import NEAR
 from kb.scanning.limits import WHOLE, SummaryLimits
 from kb.scanning.line_access import LONGEST_LINE
 from kb.scanning.summary import BESIDE, SIZED_POINTS, Series, series_of, thinning
-from kb.templates.named_ranks import rank_by
 from kb.values import dataclass
 
 BESIDE_EACH_RANK = 128  # maximum number of auxiliary lines kept per log of one rank
@@ -261,6 +260,8 @@ class IterationLines:
             return None
         point, rank, time = found
         if rank is None and self._speaker is not None:
+            from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
+
             rank = rank_by(self._speaker, text)
         return changed(point, offset=offset, rank=self._ref.resource.rank if rank is None else rank, time=time)
 

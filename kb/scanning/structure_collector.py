@@ -12,7 +12,6 @@ from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.reader import Reader
 from kb.scanning.line_access import filled_resource, time_at_or_before
 from kb.scanning.summary import fuller
-from kb.templates.named_ranks import rank_by
 from kb.values import dataclass
 
 SHAPES = 64
@@ -67,6 +66,8 @@ class StructureCollector:
             time, own = (item.time, True) if item.time is not None else time_at_or_before(window, item.offset, year)
             who = item.resource
             if who.rank is None and self._speaker is not None:
+                from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
+
                 who = replace(who, rank=rank_by(self._speaker, item.line.encode("utf-8", "replace")))
             self._structures.append(
                 replace(

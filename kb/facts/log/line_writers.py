@@ -8,7 +8,6 @@ from kb.model import Resource
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.speakers import speaker
 from kb.scanning.summary import StreamSummary
-from kb.templates.named_ranks import rank_by
 
 LONGEST = 1024  # bytes of a line that are looked at
 
@@ -18,5 +17,7 @@ def writer_of(summary: StreamSummary, line: str) -> Resource:
     raw = line[:LONGEST].encode("utf-8", "replace")[:LONGEST]
     who = speaker(raw, peel(raw))
     if who.rank is None and who.local_rank is None and summary.speaker is not None:
+        from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
+
         return replace(who, rank=rank_by(summary.speaker, raw))
     return who
