@@ -55,14 +55,13 @@ def without_node_numbers(streams: Sequence[StreamRef]) -> tuple[StreamRef, ...]:
     It is so if the lines of each log name several ranks, none of which another log names.
     """
     logs = [ref for ref in streams if ref.group == "logs" and ref.kind == "job" and ref.resource.rank is not None]
-    heads: dict[int, bytes] = {}
-    for number in sorted({ref.resource.rank or 0 for ref in logs})[:MOST_OWN]:
-        heads[number] = b"".join(head_of(ref) for ref in logs if ref.resource.rank == number)
-    if len(heads) < 2:
+    numbers = sorted({ref.resource.rank or 0 for ref in logs})[:MOST_OWN]
+    if len(numbers) < 2:
         return tuple(streams)
     from kb.templates.rank_prefixes import names_several_each  # noqa: PLC0415 - few jobs need it
 
-    if not names_several_each(list(heads.values())):
+    heads = [b"".join(head_of(ref) for ref in logs if ref.resource.rank == number) for number in numbers]
+    if not names_several_each(heads):
         return tuple(streams)
     ours = {ref.uri for ref in logs}
     return tuple(replace(ref, resource=replace(ref.resource, rank=None)) if ref.uri in ours else ref for ref in streams)

@@ -13,6 +13,7 @@ from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.speakers import writer
 from kb.regex.backtracking import STEPS, Budget, BudgetSpent
 from kb.regex.pattern import Found, SafePattern, compiled
+from kb.scanning.learned_ranks import rank_by
 from kb.scanning.line_access import decode, filled_resource, line_at, rank_of_line, time_at_or_before
 from kb.scanning.plan import LinePattern, ScanPlan
 from kb.scanning.summary import (
@@ -70,8 +71,6 @@ class HitCollector:
         for start in told:
             rank = rank_of_line(data, start)
             if rank is None and self._speaker is not None:
-                from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
-
                 rank = rank_by(self._speaker, line_at(data, start))
             if rank is None:
                 rank = fixed
@@ -105,8 +104,6 @@ class HitCollector:
         time, own = (prefix.time, True) if prefix.time is not None else time_at_or_before(data, start, year)
         who = writer(text[:1024], prefix)
         if who.rank is None and self._speaker is not None:
-            from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
-
             who = replace(who, rank=rank_by(self._speaker, text))
         who = filled_resource(self._ref.resource, who)
         return Place(offset, _shown_part(text, at), who, time, captures, own)

@@ -16,6 +16,7 @@ from kb.parsers.logs.progress.side_lines import OwnSteps
 from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import NEAR
+from kb.scanning.learned_ranks import rank_by
 from kb.scanning.limits import WHOLE, SummaryLimits
 from kb.scanning.line_access import LONGEST_LINE
 from kb.scanning.summary import BESIDE, SIZED_POINTS, Series, series_of, thinning
@@ -260,8 +261,6 @@ class IterationLines:
             return None
         point, rank, time = found
         if rank is None and self._speaker is not None:
-            from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
-
             rank = rank_by(self._speaker, text)
         return changed(point, offset=offset, rank=self._ref.resource.rank if rank is None else rank, time=time)
 

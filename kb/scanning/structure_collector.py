@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from kb.model import StreamRef, Structure
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.reader import Reader
+from kb.scanning.learned_ranks import rank_by
 from kb.scanning.line_access import filled_resource, time_at_or_before
 from kb.scanning.summary import fuller
 from kb.values import dataclass
@@ -66,8 +67,6 @@ class StructureCollector:
             time, own = (item.time, True) if item.time is not None else time_at_or_before(window, item.offset, year)
             who = item.resource
             if who.rank is None and self._speaker is not None:
-                from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
-
                 who = replace(who, rank=rank_by(self._speaker, item.line.encode("utf-8", "replace")))
             self._structures.append(
                 replace(

@@ -15,7 +15,7 @@ from kb.anomalies.nodes.members import of_launchers
 from kb.anomalies.runs.baseline_diff import NEW
 
 MOST = 2  # that are added
-OFTEN = 2  # lines of each rank, at most
+OFTEN, WARNED_OFTEN = 2, 4  # errors, and warnings, of each rank, at most
 SOON = 2.0  # seconds before the exception
 BESIDE = 8192  # bytes before it, where lines have no time of their own
 LAST = 1024  # bytes of a log that are its end
@@ -68,8 +68,7 @@ def _introduces(event: RunEvent, raised: RunEvent, off: Mapping[str, float], end
         return False
     if event.level not in GRAVE and len(both) == 1:
         return False
-    often = max(OFTEN, 4) if event.level not in GRAVE else OFTEN
-    if any(event.nodes[node].count > often for node in both):
+    if any(event.nodes[node].count > (OFTEN if event.level in GRAVE else WARNED_OFTEN) for node in both):
         return False
     near = sum(_is_just_before(event.nodes[node].spots[-1], raised.nodes[node].spots[0], off, ends) for node in both)
     return near >= MOST_RANKS * len(both)

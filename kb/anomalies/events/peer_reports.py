@@ -54,11 +54,10 @@ def _reports(measured: Sequence[MeasuredEvent], run: RunProfile) -> frozenset[st
         others = [item for item in raised if _class_of(item) != name]
         if _failed_alone(several, others, ranks):
             return frozenset(item.event.id for item in several)
-    by_frame: dict[str, list[MeasuredEvent]] = {item.event.id: [item] for item in raised}
-    for several in sorted(by_frame.values(), key=lambda one: -len(_speakers(one, ranks))):
-        others = [item for item in raised if item not in several]
-        if _failed_alone(several, others, ranks, mute=False):
-            return frozenset(item.event.id for item in several)
+    for item in sorted(raised, key=lambda one: -len(_speakers([one], ranks))):
+        others = [other for other in raised if other is not item]
+        if _failed_alone([item], others, ranks, mute=False):
+            return frozenset({item.event.id})
     return frozenset()
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from kb.model import Resource
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.speakers import speaker
+from kb.scanning.learned_ranks import rank_by
 from kb.scanning.summary import StreamSummary
 
 LONGEST = 1024  # bytes of a line that are looked at
@@ -17,7 +18,5 @@ def writer_of(summary: StreamSummary, line: str) -> Resource:
     raw = line[:LONGEST].encode("utf-8", "replace")[:LONGEST]
     who = speaker(raw, peel(raw))
     if who.rank is None and who.local_rank is None and summary.speaker is not None:
-        from kb.templates.named_ranks import rank_by  # noqa: PLC0415 - few logs need it
-
         return replace(who, rank=rank_by(summary.speaker, raw))
     return who
